@@ -1,0 +1,228 @@
+"""A channel's folder: find, create, list; its lock.
+
+A channel is a folder of the root with a `_meta.json`; linking that file is what makes it a channel.
+Names are found without regard to case. Whoever changes what others rely on holds the channel's lock
+(`with channel.writing(who):`); where kernel locks do not work, messages go on without it.
+"""
+
+from __future__ import annotations
+
+import os
+
+from agent_chat import clock, names
+from agent_chat.errors import AgentChatError
+from agent_chat.log import Log
+from agent_chat.storage import disk, oslock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+META, LOCK = "_meta.json", ".lock"
+_META_LIMIT = 1024 * 1024  # bytes
+_META_KEYS = ("channel", "members", "topic", "created")
+_GITIGNORE = b".*\n!.gitignore\n!.cursors/\n.cursors/*.lock\n"
+
+
+class Meta:
+    """What `_meta.json` says."""
+
+    __slots__ = ("created", "members", "topic")
+
+    def __init__(self, members: Sequence[str], topic: str, created: str) -> None:
+        self.members = list(members)
+        self.topic = topic
+        self.created = created
+
+    def has(self, agent: str) -> bool:
+        low = agent.lower()
+        return any(member.lower() == low for member in self.members)
+
+
+class Unlocked:
+    """Stands in for the lock where the file system has none; numbers are unique all the same."""
+
+    def __enter__(self) -> Unlocked:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        pass
+
+
+class Channel:
+    """An open channel."""
+
+    __slots__ = ("_meta", "folder", "log", "name")
+
+    def __init__(self, name: str, folder: disk.Folder) -> None:
+        self.name = name
+        self.folder = folder
+        self.log = Log(folder)
+        self._meta = _read_meta(folder)
+
+    def __enter__(self) -> Channel:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.folder.close()
+
+    @property
+    def meta(self) -> Meta:
+        return self._meta
+
+    def writing(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
+        """The channel's exclusive lock, noting `who` holds it. CHANNEL_BUSY after 10 s behind one holder."""
+        try:
+            return oslock.hold(self.folder, LOCK, note(who), seconds)
+        except oslock.NoLocks:
+            return Unlocked()
+        except oslock.Busy as busy:
+            raise AgentChatError(
+                "CHANNEL_BUSY",
+                f"{busy.holder} holds the lock of channel {self.name!r}",
+                ("peek", self.name),
+                {"holder": busy.holder},
+            ) from None
+
+
+def note(who: str) -> str:
+    """The note in a lock file: who holds it."""
+    return f"{who} (pid {os.getpid()}) since {clock.seconds_stamp(clock.now())}"
+
+
+def find(root: str, name: str, invalid: str = "CHANNEL_INVALID_NAME", missing: str = "CHANNEL_NOT_FOUND") -> Channel:
+    """Open the channel `name` of `root`. Refused with `invalid` or `missing`, CHANNEL_META_INVALID, STORAGE_LINK_REFUSED."""
+    names.channel(name, invalid)
+    found = _spelling(root, name)
+    if found:
+        folder = disk.Folder.open(os.path.join(root, found))
+        try:
+            return Channel(found, folder)
+        except FileNotFoundError:
+            folder.close()
+        except BaseException:
+            folder.close()
+            raise
+    raise AgentChatError(missing, f"no channel {name!r} in {root}", ("init", name), {"root": root})
+
+
+def _spelling(root: str, name: str) -> str:
+    """The folder of `root` that is `name`, without regard to case; empty for none."""
+    try:
+        os.lstat(os.path.join(root, name))
+    except OSError:
+        try:
+            entries = os.listdir(root)
+        except (FileNotFoundError, NotADirectoryError):
+            return ""
+        return next((entry for entry in sorted(entries) if entry.lower() == name.lower()), "")
+    return name
+
+
+def list_names(root: str) -> list[str]:
+    """The channels of a root, sorted. A missing root is an empty one."""
+    try:
+        entries = os.listdir(root)
+    except FileNotFoundError:
+        return []
+    return sorted(name for name in entries if names.is_name(name) and _is_channel(os.path.join(root, name)))
+
+
+def _is_channel(path: str) -> bool:
+    """Whether it has a `_meta.json`, be it damaged; a link counts, to be refused by name when it is opened."""
+    try:
+        os.lstat(os.path.join(path, META))
+        return True
+    except OSError:
+        return os.path.islink(path)
+
+
+def create(root: str, name: str, members: Sequence[str] = (), topic: str = "", home: str = "") -> None:
+    """Make a channel; exactly one of several that race for a name wins.
+
+    CHANNEL_EXISTS, CHANNEL_INVALID_NAME, AGENT_INVALID_NAME. A new root below `home` is private.
+    """
+    names.channel(name)
+    members = list(_distinct(members))
+    topic = _topic(topic)
+    found = _spelling(root, name)
+    if found and os.path.lexists(os.path.join(root, found, META)):
+        raise _exists(found)
+    disk.make_folders(root, home)
+    path = os.path.join(os.path.realpath(root), found or name)
+    disk.make_folders(path, home)
+    with disk.Folder.open(path) as folder:
+        if not folder.exists(".gitignore"):
+            folder.replace(".gitignore", _GITIGNORE, sync=False)
+        from agent_chat.storage import records
+
+        values = (found or name, members, topic, clock.seconds_stamp(clock.now()))
+        try:
+            folder.publish(META, records.dump(dict(zip(_META_KEYS, values))))
+        except FileExistsError:
+            raise _exists(name) from None
+    with disk.Folder.open(os.path.dirname(path)) as base:
+        base.sync()
+
+
+def _exists(name: str) -> AgentChatError:
+    return AgentChatError("CHANNEL_EXISTS", f"channel {name!r} exists already", ("roster", name))
+
+
+def _distinct(members: Sequence[str]) -> Iterator[str]:
+    seen = set()
+    for member in members:
+        if names.agent(member).lower() not in seen:
+            seen.add(member.lower())
+            yield member
+
+
+def _topic(text: str) -> str:
+    from agent_chat.frontmatter import one_line
+
+    try:
+        return one_line(text)
+    except ValueError:
+        raise AgentChatError("MESSAGE_INVALID_TEXT", "the topic is no valid Unicode text", ("init", "--help")) from None
+
+
+def _read_meta(folder: disk.Folder) -> Meta:
+    """FileNotFoundError when it is no channel; CHANNEL_META_INVALID names file and line."""
+    try:
+        data = folder.read(META, _META_LIMIT)
+    except AgentChatError as error:
+        if error.code != "STORAGE_TOO_LARGE":
+            raise
+        raise _damaged(folder, f"larger than {_META_LIMIT} bytes (line 1)") from None
+    return _plain_meta(data) or _any_meta(folder, data)
+
+
+def _plain_meta(data: bytes) -> Meta | None:
+    """A `_meta.json` spelled exactly as we write it, without importing json; None for any other spelling."""
+    text = data.decode("utf-8", "replace")
+    texts = text.split('"')[1::2]  # the keys and strings of the file, in order
+    if len(texts) < 8 or "\\" in text or not all(map(str.isprintable, texts)):
+        return None
+    channel, members, topic, created = texts[1], texts[3:-4], texts[-3], texts[-1]
+    listed = "[\n" + ",\n".join(f'    "{member}"' for member in members) + "\n  ]" if members else "[]"
+    plain = f'{{\n  "channel": "{channel}",\n  "members": {listed},\n  "topic": "{topic}",\n  "created": "{created}"\n}}'
+    return Meta(members, topic, created) if plain == text.rstrip("\n") else None
+
+
+def _any_meta(folder: disk.Folder, data: bytes) -> Meta:
+    from agent_chat.storage import records
+
+    try:
+        found = records.load(data)
+    except records.Damaged as error:
+        raise _damaged(folder, str(error)) from None
+    members, topic, created = found.get("members", []), found.get("topic", ""), found.get("created", "")
+    if not (isinstance(members, list) and all(isinstance(member, str) for member in members)):
+        raise _damaged(folder, "members is no list of names (line 1)")
+    if not (isinstance(topic, str) and isinstance(created, str)):
+        raise _damaged(folder, "topic or created is no text (line 1)")
+    return Meta(members, topic, created)
+
+
+def _damaged(folder: disk.Folder, why: str) -> AgentChatError:
+    return AgentChatError("CHANNEL_META_INVALID", f"{os.path.join(folder.path, META)} is damaged: {why}", ("channels",))

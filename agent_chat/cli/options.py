@@ -1,0 +1,126 @@
+"""Command lines: the call that a command gets, and a quick reader of the plain ones.
+
+Importing argparse costs more than most commands do. The reader serves `--name value`, `--name=value`
+and positionals exactly as argparse would; for anything else it returns None and argparse decides.
+"""
+
+from __future__ import annotations
+
+import os
+
+from agent_chat import channel as channels
+from agent_chat import names
+from agent_chat.cli.table import EVERYWHERE
+from agent_chat.errors import AgentChatError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from agent_chat.cli.table import Spec
+
+    Values = dict[str, object]
+
+FORMATS = ("auto", "envelope", "markdown", "json")
+
+
+def read(words: list[str], spec: Spec) -> Values | None:
+    """The settings in a plain command line; None when argparse must decide."""
+    _, _, positionals, options = spec
+    values: Values = {}
+    given: list[str] = []
+    runs = 0  # of positionals; argparse takes only one run for `+`
+    was_option = True
+    rest = iter(words)
+    for word in rest:
+        if word[:1] != "-":
+            runs += was_option
+            was_option = False
+            given.append(word)
+            continue
+        was_option = True
+        name, equals, value = word.partition("=") if word[:2] == "--" else (word, "", "")
+        target = options.get(name) or EVERYWHERE.get(name)
+        if target is None:
+            return None
+        if target[-1] == "?":
+            if equals:
+                return None
+            values[target[:-1]] = True
+            continue
+        if not equals:
+            value = next(rest, "-")
+            if value[:1] == "-":
+                return None
+        if target[-1] == "*":
+            values.setdefault(target[:-1], []).append(value)  # type: ignore[attr-defined]
+        else:
+            values[target] = value
+    if positionals and positionals[-1][-1] == "+":
+        many = len(positionals) - 1
+        if len(given) <= many or runs != 1:
+            return None
+        values[positionals[-1][:-1]] = given[many:]
+        values.update(zip(positionals[:many], given))
+    elif len(given) != len(positionals) or runs > 1:
+        return None
+    else:
+        values.update(zip(positionals, given))
+    return values
+
+
+class Call:
+    """One call of a command: its settings, and what of the environment they fall back on."""
+
+    __slots__ = ("_values", "command", "root", "usage_code")
+
+    def __init__(self, command: str, values: Values, root: str) -> None:
+        self.command = command
+        self.usage_code = "TASK_INVALID_ARGUMENT" if command.startswith("task") else "USAGE_ERROR"
+        self._values = values
+        typed = values.get("root") or root or os.environ.get("AGENT_CHAT_ROOT")
+        self.root = os.path.abspath(os.path.expanduser(str(typed) if typed else os.path.join("~", "agent-chat")))
+
+    def usage(self, message: str) -> AgentChatError:
+        return AgentChatError(self.usage_code, message, (*self.command.split(), "--help"))
+
+    def text(self, name: str, default: str = "") -> str:
+        found = self._values.get(name)
+        return default if found is None else str(found)
+
+    def given(self, name: str) -> bool:
+        return self._values.get(name) is not None
+
+    def flag(self, name: str) -> bool:
+        return bool(self._values.get(name))
+
+    def words(self, name: str) -> list[str]:
+        found = self._values.get(name)
+        return list(found) if isinstance(found, list) else []
+
+    def needed(self, name: str, option: str) -> str:
+        if not self.given(name):
+            raise self.usage(f"{self.command} needs {option}")
+        return self.text(name)
+
+    def number(self, name: str, option: str, default: int = 0, least: int = 0) -> int:
+        text = self.text(name)
+        if not self.given(name):
+            return default
+        if not (text.isascii() and text.isdigit() and len(text) <= 18) or int(text) < least:
+            raise self.usage(f"{option} takes a whole number from {least}, not {text!r}")
+        return int(text)
+
+    def agent(self, code: str = "AGENT_INVALID_NAME") -> str:
+        """Who acts: --as or --from, else $AGENT_CHAT_NAME."""
+        name = self.text("agent") if self.given("agent") else os.environ.get("AGENT_CHAT_NAME")
+        if name is None:
+            raise self.usage(f"{self.command} needs to know who you are: --as NAME or $AGENT_CHAT_NAME")
+        return names.agent(name, code)
+
+    def channel(self) -> channels.Channel:
+        return channels.find(self.root, self.text("channel"))
+
+    @property
+    def wants_json(self) -> bool:
+        return self.flag("json") or self.text("format") == "json"

@@ -1,0 +1,85 @@
+"""argparse, built from `cli.table`: the authority for help, errors and unusual command lines."""
+
+from __future__ import annotations
+
+import argparse
+
+from agent_chat.cli.table import COMMANDS, EVERYWHERE
+from agent_chat.errors import AgentChatError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import NoReturn
+
+    from agent_chat.cli.options import Values
+
+HELP = {
+    "root": ("DIR", "folder of the channels (default $AGENT_CHAT_ROOT, else ~/agent-chat)"),
+    "json": ("", "answer as one JSON object"),
+    "agent": ("NAME", "who acts (default $AGENT_CHAT_NAME)"),
+    "format": ("F", "auto, envelope, markdown or json (default $AGENT_CHAT_FORMAT, else auto)"),
+    "members": ("A,B", "agents of the channel; others may post too, but are asked about"),
+    "topic": ("TEXT", "what the channel is about"),
+    "to": ("A,B", "recipients; all, * or nothing is everyone"),
+    "title": ("TEXT", "one line that stands for the message"),
+    "body": ("TEXT", "the text itself"),
+    "body_file": ("FILE", "a UTF-8 file with the body; - is stdin"),
+    "reply": ("N", "number of the message this one answers"),
+    "status": ("WORD", "kind of message (default discussion)"),
+    "force": ("", "do it in spite of the refusal"),
+    "limit": ("N", "at most N messages; the rest stays unread"),
+    "max_bytes": ("N", "at most N bytes of whole messages, at least one; 0 lifts the limit of the envelope format"),
+    "audit": ("", "include every audit message ($AGENT_CHAT_AUDIT=all)"),
+    "peek": ("", "leave the cursor"),
+    "all": ("", "the whole thread, read or not; leaves the cursor"),
+    "timeout": ("S", "seconds to wait (default 900; 0 looks once)"),
+    "interval": ("S", "seconds between two looks at the folder (default: adaptive)"),
+    "outlive_parent": ("", "go on when the process that started it is gone"),
+    "count": ("N", "how many (default 3)"),
+    "upto": ("N", "the number up to which everything counts as read"),
+    "reason": ("TEXT", "why"),
+    "keep": ("", "keep the folder of the demo and say where it is"),
+    "channel": ("CH", "name of the channel"),
+    "channels": ("CH", "name of the channel"),
+    "marker": ("MARKER", "file name task-<id>.md"),
+    "number": ("N", "number of the message"),
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Raises instead of printing and exiting."""
+
+    usage_code = "USAGE_ERROR"
+
+    def error(self, message: str) -> NoReturn:
+        words = tuple(self.prog.split()[1:])
+        raise AgentChatError(self.usage_code, message.replace("\n", " "), (*words, "--help"))
+
+
+def build(command: str) -> argparse.ArgumentParser:
+    """The parser of one command."""
+    _, about, positionals, options = COMMANDS[command]
+    parser = _Parser(prog=f"agent-chat {command}", description=about, allow_abbrev=False)
+    parser.usage_code = "TASK_INVALID_ARGUMENT" if command.startswith("task") else "USAGE_ERROR"
+    for name in positionals:
+        plain = name.rstrip("+")
+        metavar, text = HELP[plain]
+        parser.add_argument(plain, metavar=metavar, help=text, nargs="+" if name != plain else None)
+    spellings: dict[str, list[str]] = {}
+    for option, target in {**options, **EVERYWHERE}.items():
+        spellings.setdefault(target, []).append(option)
+    for target, names in spellings.items():
+        plain = target.rstrip("?*")
+        metavar, text = HELP[plain]
+        if target.endswith("?"):
+            parser.add_argument(*names, dest=plain, action="store_true", help=text)
+        else:
+            action = "append" if target.endswith("*") else "store"
+            parser.add_argument(*names, dest=plain, action=action, metavar=metavar, help=text)
+    return parser
+
+
+def parse(words: list[str], command: str) -> Values:
+    """The settings of a command line; USAGE_ERROR or TASK_INVALID_ARGUMENT."""
+    found = vars(build(command).parse_args(words))
+    return {name: value for name, value in found.items() if value is not None and value is not False}

@@ -1,0 +1,210 @@
+"""read, wait, ack: what moves a cursor."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from agent_chat import clock, cursors, messages
+from agent_chat import channel as channels
+from agent_chat.cli import output
+from agent_chat.cli.options import Call
+from agent_chat.errors import FAILED, OK, TIMED_OUT, AgentChatError
+from agent_chat.storage import watch
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from agent_chat.channel import Channel
+    from agent_chat.log import Unreadable
+
+_NAMED = 3  # damaged files named in one call
+DEFAULT_TIMEOUT = 900  # seconds
+
+
+def run(call: Call) -> int:
+    return {"read": _read, "wait": _wait, "ack": _ack}[call.command](call)
+
+
+class _Reader:
+    """Who reads, and how the answer looks: what read and wait have in common."""
+
+    __slots__ = ("agent", "call", "every_audit", "limit", "max_bytes", "shape")
+
+    def __init__(self, call: Call) -> None:
+        self.call = call
+        self.agent = call.agent()
+        self.shape = output.message_format(call)
+        self.limit = call.number("limit", "--limit", least=1)
+        self.max_bytes = call.number("max_bytes", "--max-bytes", output.ENVELOPE_LIMIT if self.shape == "envelope" else 0)
+        self.every_audit = call.flag("audit") or os.environ.get("AGENT_CHAT_AUDIT") == "all"
+
+    def look(self, channel: Channel, persist: bool = False) -> cursors.Unread:
+        return cursors.look(channel, self.agent, self.every_audit, persist)
+
+    def page(self, channel: Channel, unread: cursors.Unread, is_moving: bool) -> tuple[str, int]:
+        """The answer, and how many messages it shows."""
+        bounds = self.limit, self.max_bytes
+        page = output.page(channel.name, unread.messages, self.shape, *bounds, cut=not self.call.given("max_bytes"))
+        count = unread.whole_numbers(page.count)
+        if count > page.count:
+            page = output.page(channel.name, unread.messages[:count], self.shape)
+        left = len(unread.messages) - count
+        cursor = unread.after(count) if is_moving else unread.cursor
+        if self.shape == "json":
+            return self._object(channel, unread, count, cursor), count
+        if not count:
+            return f"(no new messages for {self.agent} in {channel.name!r}; cursor at #{cursor})\n", 0
+        text = page.text if self.shape == "markdown" else f"{output.CAUTION}\n{page.text}"
+        if page.cut:
+            number = unread.messages[0].number
+            text += f"cut: #{number} has {page.cut} bytes; all of it: {self._command('show', channel.name, str(number))}\n"
+        if left:
+            again = self._command("read", channel.name, "--as", self.agent)
+            text += f"more: {left} message{'s' if left > 1 else ''}; next: {again}\n"
+        return text, count
+
+    def _command(self, *words: str) -> str:
+        return output.command_line(words, self.call.text("root"))
+
+    def _object(self, channel: Channel, unread: cursors.Unread, count: int, cursor: int) -> str:
+        shown = [output.message_object(channel.name, message) for message in unread.messages[:count]]
+        result = {"channel": channel.name, "agent": self.agent, "messages": shown, "cursor": cursor}
+        return output.as_json({**result, "latest_seq": unread.latest, "has_more": count < len(unread.messages)})
+
+    def deliver(self, channel: Channel, only_news: bool = False, ended: Callable[[], bool] = bool) -> bool:
+        """Show what is new and move the cursor after it. False when there is nothing and `only_news`, or it `ended`."""
+        with cursors.reading(channel, self.agent):
+            cursors.begin(channel, self.agent)
+            unread = self.look(channel, persist=True)
+            if only_news and not unread.messages:
+                return False
+            text, count = self.page(channel, unread, is_moving=True)
+            with cursors.prepare(channel, self.agent, unread, count) as move:
+                if ended():
+                    return False
+                self.tell_odd(channel, unread)
+                output.emit(text, sync=True)
+                move()
+        return True
+
+    def tell_odd(self, channel: Channel, unread: cursors.Unread) -> None:
+        if unread.beyond:
+            output.note(
+                f"agent-chat: the cursor of {self.agent} in {channel.name!r} stood at #{unread.stored}, beyond the end;"
+                f" it counts as #{unread.latest}"
+            )
+        name_unreadable(channel, [bad for bad in unread.unreadable if not bad.is_young])
+
+    def tell_stranger(self, channel: Channel) -> None:
+        if channel.meta.members and not messages.is_known(channel, self.agent):
+            output.note(f"agent-chat: {self.agent} is no member of {channel.name!r} ({', '.join(channel.meta.members)})")
+
+
+def name_unreadable(channel: Channel, found: Sequence[Unreadable]) -> None:
+    """Name files that look like messages and are none: three lines at most."""
+    for bad in found[:_NAMED]:
+        output.note(f"agent-chat: skipped {channel.name}/{bad.name}: {bad.why}")
+    if len(found) > _NAMED:
+        output.note(f"agent-chat: skipped {len(found) - _NAMED} more; next: {output.command_line(('doctor', channel.name))}")
+
+
+def _read(call: Call) -> int:
+    reader = _Reader(call)
+    with call.channel() as channel:
+        reader.tell_stranger(channel)
+        if call.flag("all"):
+            return _read_all(reader, channel)
+        if call.flag("peek"):
+            unread = reader.look(channel)
+            reader.tell_odd(channel, unread)
+            output.emit(reader.page(channel, unread, is_moving=False)[0])
+            return OK
+        reader.deliver(channel)
+        return OK
+
+
+def _read_all(reader: _Reader, channel: Channel) -> int:
+    unread = reader.look(channel)
+    unread.messages = messages.everything(channel)
+    if not reader.call.given("max_bytes"):
+        reader.max_bytes = 0
+    unread.unreadable = list(channel.log.unreadable.values())
+    reader.tell_odd(channel, unread)
+    output.emit(reader.page(channel, unread, is_moving=False)[0])
+    return OK
+
+
+def _ack(call: Call) -> int:
+    agent = call.agent()
+    call.needed("upto", "--upto")
+    with call.channel() as channel:
+        at = cursors.acknowledge(channel, agent, call.number("upto", "--upto"), call.flag("force"))
+        result: dict[str, object] = {"channel": channel.name, "agent": agent, "cursor": at}
+        return output.answer(call, result, f"cursor of {agent} in {channel.name} at #{at}")
+
+
+def _seconds(call: Call, name: str, read: Callable[[str], int], default: int) -> float:
+    try:
+        return read(call.text(name)) / clock.SECOND if call.given(name) else default
+    except ValueError:
+        bound = "from 0" if name == "timeout" else "above 0"
+        raise call.usage(f"--{name} takes seconds {bound}, not {call.text(name)!r}") from None
+
+
+def _wait(call: Call) -> int:
+    reader = _Reader(call)
+    timeout = _seconds(call, "timeout", clock.parse_timeout, DEFAULT_TIMEOUT)
+    interval = _seconds(call, "interval", clock.parse_duration, 0) or None
+    deadline = time.monotonic() + timeout
+    ended = _never if call.flag("outlive_parent") or sys.platform == "win32" else _parent_is_gone(os.getppid())
+    opened = [channels.find(call.root, name) for name in call.words("channels")]
+    try:
+        for channel in opened:
+            reader.tell_stranger(channel)
+        watcher = watch.Watch([channel.folder.stamp for channel in opened], interval)
+        while True:
+            watcher.arm()
+            for channel in opened:
+                if _serve(reader, channel, ended):
+                    return OK
+            is_restless = any(bad.is_young for channel in opened for bad in channel.log.unreadable.values())
+            if not watcher.sleep(deadline, is_restless, ended):
+                break
+    finally:
+        for channel in opened:
+            channel.folder.close()
+    if ended():
+        output.note("agent-chat: wait ended: the process that started it is gone")
+        return FAILED
+    where = ", ".join(repr(channel.name) for channel in opened)
+    output.note(f"agent-chat: no new message for {reader.agent} in {where} within {timeout:g} s")
+    return TIMED_OUT
+
+
+def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool]) -> bool:
+    """Deliver, or with --peek announce, what is new in the channel; whether there was something."""
+    if channel.folder.is_gone():
+        raise AgentChatError("CHANNEL_NOT_FOUND", f"channel {channel.name!r} was removed during the wait", ("channels",))
+    unread = reader.look(channel)
+    if not unread.messages:
+        return False
+    if not reader.call.flag("peek"):
+        return reader.deliver(channel, only_news=True, ended=ended)
+    senders = list(dict.fromkeys(message.sender for message in unread.messages))
+    count, following = len(unread.messages), output.command_line(("read", channel.name, "--as", reader.agent), reader.call.text("root"))
+    result: dict[str, object] = {"channel": channel.name, "agent": reader.agent, "count": count, "from": senders}
+    plural = "s" if count > 1 else ""
+    text = f"{count} message{plural} for {reader.agent} in {channel.name!r} from {', '.join(senders)}; read: {following}"
+    output.answer(reader.call, {**result, "next": following}, text)
+    return True
+
+
+def _never() -> bool:
+    return False
+
+
+def _parent_is_gone(parent: int) -> Callable[[], bool]:
+    return lambda: os.getppid() != parent

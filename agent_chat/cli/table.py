@@ -1,0 +1,69 @@
+"""Every command: word -> (module, help line, positionals, options). Literals only.
+
+`cli.options` reads plain command lines by this table, `cli.parser` builds argparse from it for help,
+errors and everything unusual. A positional ending in `+` takes one or more words. An option's value is
+the name of its setting; ending in `?` it is a flag, in `*` it may stand several times.
+"""
+
+from __future__ import annotations
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    Spec = tuple[str, str, tuple[str, ...], Mapping[str, str]]
+
+EVERYWHERE = {"--root": "root", "--json": "json?"}
+_AS = {"--as": "agent", "--from": "agent"}
+_FORMAT = {"--format": "format"}
+_BOUNDS = {"--limit": "limit", "--max-bytes": "max_bytes", "--audit": "audit?"}
+
+COMMANDS: dict[str, Spec] = {
+    "init": ("channels", "make a channel", ("channel",), {"--members": "members", "--topic": "topic"}),
+    "channels": ("channels", "list the channels of the root", (), {}),
+    "roster": ("channels", "show one channel: members, topic, who has read how far", ("channel",), {}),
+    "post": (
+        "posting",
+        "post one message; the body comes from --body, --body-file or stdin",
+        ("channel",),
+        {
+            **_AS,
+            "--to": "to",
+            "--title": "title",
+            "--body": "body",
+            "--body-file": "body_file",
+            "--reply": "reply",
+            "--status": "status",
+            "--force": "force?",
+        },
+    ),
+    "read": (
+        "reading",
+        "show what is new for --as and move its cursor",
+        ("channel",),
+        {**_AS, **_FORMAT, **_BOUNDS, "--peek": "peek?", "--all": "all?"},
+    ),
+    "wait": (
+        "reading",
+        "block until something is new, then act as read; no token is spent",
+        ("channels+",),
+        {
+            **_AS,
+            **_FORMAT,
+            **_BOUNDS,
+            "--timeout": "timeout",
+            "--interval": "interval",
+            "--peek": "peek?",
+            "--outlive-parent": "outlive_parent?",
+        },
+    ),
+    "peek": ("showing", "show the last messages, no cursor involved", ("channel",), {**_FORMAT, "-n": "count", "--last": "count"}),
+    "show": ("showing", "show one message by its number", ("channel", "number"), _FORMAT),
+    "ack": ("reading", "move a cursor without showing anything", ("channel",), {**_AS, "--upto": "upto", "--force": "force?"}),
+    "claim": ("markers", "take a marker file task-<id>.md; exactly one agent wins", ("channel", "marker"), _AS),
+    "unclaim": ("markers", "give a claimed marker file back", ("channel", "marker"), {**_AS, "--reason": "reason"}),
+    "demo": ("demo", "show two agents at work in a fresh root, in a few seconds", (), {"--keep": "keep?", "--agent": "agent"}),
+    "version": ("channels", "print the version", (), {}),
+}
+# Words that begin a command of two words: word -> what its commands are about.
+GROUPS: dict[str, str] = {}

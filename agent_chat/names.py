@@ -1,0 +1,155 @@
+"""The grammar of every file name and identifier: build them and parse them.
+
+One grammar for channels, agents and task ids (protocol, section 1): `[A-Za-z0-9][A-Za-z0-9._-]{0,63}`,
+not ending in a dot, not a device name of Windows, so that a channel folder can be copied to any
+system. No regular expressions: importing `re` costs more than reading a mailbox.
+"""
+
+from __future__ import annotations
+
+from agent_chat.errors import AgentChatError
+
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_SLUG = frozenset(_LETTERS + "0123456789")
+_FIRST = _SLUG | frozenset(_LETTERS.upper())
+_REST = _FIRST | frozenset("._-")
+_DEVICES = frozenset(
+    ["con", "prn", "aux", "nul"]
+    + [f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789"]
+)
+# What YAML 1.1 or 1.2 reads as a truth value or null: names are written plain in headers.
+_YAML_WORDS = frozenset(["yes", "no", "true", "false", "on", "off", "null"])
+EVERYONE = "all"
+LAST_NUMBER = 999_999_999
+SYSTEM = "system"  # the sender of messages without an actor
+
+
+def is_device(part: str) -> bool:
+    """Whether Windows would open a device for this file name, whatever its extension."""
+    return part.split(".", 1)[0].rstrip(" ").lower() in _DEVICES
+
+
+def is_name(text: str) -> bool:
+    """Whether `text` fits the one name grammar."""
+    return (
+        0 < len(text) <= 64
+        and text[0] in _FIRST
+        and _REST.issuperset(text)
+        and text[-1] != "."
+        and not is_device(text)
+    )
+
+
+def is_agent(text: str) -> bool:
+    """Whether `text` may be an agent's name: the grammar, and a YAML header reads it as a string."""
+    low = text.lower()
+    return is_name(text) and low not in _YAML_WORDS and low not in (EVERYONE, SYSTEM) and not _is_number(low)
+
+
+def _is_number(low: str) -> bool:
+    """Whether YAML may read it as a number or a date."""
+    if low[0] not in "0123456789":
+        return False
+    plain = low.replace("_", "")
+    if plain.replace("-", "").isdigit():  # also 2026-11-30, a date to YAML 1.1
+        return True
+    for read in (float, lambda text: int(text, 0)):
+        try:
+            read(plain)
+            return True
+        except ValueError:
+            continue
+    return False
+
+
+def agent(text: str, code: str = "AGENT_INVALID_NAME") -> str:
+    """`text` itself; refused with `code` when it is no agent's name."""
+    if not is_agent(text):
+        raise AgentChatError(
+            code,
+            f"{text!r} is no agent name (letters, digits, . _ -, at most 64, not all, system, a number or a YAML word)",
+            ("--help",),
+        )
+    return text
+
+
+def channel(text: str, code: str = "CHANNEL_INVALID_NAME") -> str:
+    """`text` itself; refused with `code` when it is no channel's name."""
+    if not is_name(text):
+        raise AgentChatError(
+            code,
+            f"{text!r} is no channel name (letters, digits, . _ -, at most 64, first a letter or digit, no device name)",
+            ("channels",),
+        )
+    return text
+
+
+def slug(text: str) -> str:
+    """Lower case, each run outside a-z0-9 one dash, at most 40 characters, `msg` if nothing is left."""
+    kept = "".join(ch if ch in _SLUG else " " for ch in text.lower())
+    return "-".join(kept.split())[:40].rstrip("-") or "msg"
+
+
+# ---- messages: NNNN-<sender slug>-<title slug>.md -------------------------------------------------
+
+
+def message_file(number: int, sender: str, title: str) -> str:
+    return f"{number:04d}-{slug(sender)}-{slug(title)}.md"
+
+
+def message_number(name: str) -> int:
+    """The number of a message file's name; 0 when the name is no message's."""
+    number = claimed_number(name)
+    if number and name.endswith(".md"):
+        rest = name[name.index("-") + 1 : -3]
+        if rest and (_SLUG | {"-"}).issuperset(rest):
+            return number
+    return 0
+
+
+def taken_number(name: str) -> int:
+    """The number that a file in `.numbers/` takes; 0 for any other name."""
+    return int(name) if len(name) <= 9 and name.isascii() and name.isdigit() else 0
+
+
+def claimed_number(name: str) -> int:
+    """The number that a name takes out of use, a message or not: 4 to 9 digits and a dash; 0 for none."""
+    digits = name.partition("-")[0]
+    if 4 <= len(digits) <= 9 and len(digits) < len(name) and digits.isascii() and digits.isdigit():
+        return int(digits)
+    return 0
+
+
+# ---- cursors -------------------------------------------------------------------------------------
+
+
+def cursor_file(agent_name: str) -> str:
+    return agent_name.lower() + ".txt"
+
+
+def late_folder(agent_name: str) -> str:
+    return agent_name.lower() + ".late"
+
+
+# ---- markers: task-<id>.md, task-<id>.CLAIMED-<agent>.md --------------------------------------------
+
+
+def marker_id(name: str) -> str:
+    """The id of a free marker `task-<id>.md`; empty when the name is none."""
+    if not (name.startswith("task-") and name.endswith(".md")):
+        return ""
+    inner = name[5:-3]
+    if inner and inner[0] in _FIRST and (_FIRST | {"_", "-"}).issuperset(inner):
+        return inner
+    return ""
+
+
+def claimed_marker(name: str, agent_name: str) -> str:
+    """`task-7.md` claimed by Bob is `task-7.CLAIMED-bob.md`."""
+    return f"{name[:-3]}.CLAIMED-{agent_name.lower()}.md"
+
+
+def marker_owner(name: str, marker: str) -> str:
+    """Who holds `marker`, when `name` is its claimed form; else empty."""
+    head = marker[:-3] + ".CLAIMED-"
+    return name[len(head) : -3] if name.startswith(head) and name.endswith(".md") else ""

@@ -1,0 +1,417 @@
+"""The one spelling of a workspace path, and whether two of them can meet (protocol, section 10).
+
+For: locks that two agents spell differently but mean the same, and hints that must stay inside.
+Calling sequence: `find(...)` gives the `Workspace`; `entry(typed)` an `Entry`, whose kind and
+normalized_path go into the record; `overlaps(a, b)` compares two (kind, normalized_path).
+
+An entry covers what it names and all that lies below: what is no folder today may become one.
+  `*`, `?`   any run of characters, one character, within a part
+  `[a-z]`    one of these; `[!a-z]` one other. Also the brackets themselves: `app/[id]/page.tsx`,
+             locked before it was made, is still that file afterwards
+  `**`       as a whole part any number of parts, also none; inside a part like `*`
+A leading part that exists literally is that name and no pattern. The rest is matched against
+normalized paths: in NFC and, where the file system folds case, folded (there `?` is one of the
+two letters that `ß` becomes).
+
+`overlaps` is exact but for names that no path may have (`x.`, a device): there it may see a
+meeting that cannot be. It misses none but by what is not promised here: links below the first
+wildcard, hard links, bind mounts, and a folder whose case rule differs from the top's.
+
+Reads the file system, changes nothing, never runs git, and knows neither the environment nor the
+working directory: both are arguments. Every refusal is an AgentChatError PATH_LOCK_INVALID_PATH
+or PATH_LOCK_PATH_OUTSIDE_WORKSPACE.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from agent_chat.errors import AgentChatError
+from agent_chat.names import is_device
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from types import ModuleType
+    from typing import Literal, Optional, TypeVar, Union
+
+    Ranges = tuple[tuple[int, int], ...]  # inclusive, of code points
+    Char = Union[str, Ranges]  # what stands for one character: itself, or a class of them
+    # One way to read a part, in which None stands for any run of characters; a literal name is its own.
+    Reading = Sequence[Optional[Char]]
+    T = TypeVar("T", bound=Hashable)
+
+FILE, DIRECTORY, PATTERN = "file", "directory", "pattern"
+INVALID = "PATH_LOCK_INVALID_PATH"
+OUTSIDE = "PATH_LOCK_PATH_OUTSIDE_WORKSPACE"
+TOP = "."  # the whole workspace
+
+PATH_LIMIT = 4096  # characters; Linux takes no longer path
+PATTERN_LIMIT = 1024  # characters; keeps the comparison of two hostile patterns below a second
+STAR_LIMIT = 64
+
+_LAST = 0x10FFFF
+_ANY: Ranges = ((0, _LAST),)
+
+
+def find(workspace: str | None, env_workspace: str | None, cwd: str, channel_path: str) -> Workspace:
+    """`--workspace`, else $AGENT_CHAT_WORKSPACE, else the folder with `.git` at or above `cwd`, else the channel's."""
+    for given in (workspace, env_workspace or None):
+        if given is not None:
+            root = os.path.join(cwd, given)
+            if not given or not os.path.isdir(root):
+                raise _refusal(INVALID, f"the workspace {_shown(given)} is no directory")
+            return Workspace(root, cwd)
+    here = os.path.realpath(cwd)
+    # A linked worktree and a submodule have a file `.git`. Each is its own top, so that all worktrees
+    # of one repository spell their files alike.
+    while not os.path.lexists(os.path.join(here, ".git")):
+        above = os.path.dirname(here)
+        if above == here:
+            return Workspace(os.path.join(cwd, channel_path), cwd)
+        here = above
+    return Workspace(here, cwd)
+
+
+class Entry:
+    """A path as a lock holds it. `display_path` has the same form, in the case that was typed."""
+
+    __slots__ = ("display_path", "kind", "normalized_path")
+
+    def __init__(self, display_path: str, kind: str, normalized_path: str) -> None:
+        self.display_path = display_path
+        self.kind = kind
+        self.normalized_path = normalized_path
+
+
+class Workspace:
+    """A folder that paths are relative to. `platform` and `folds_case` are given only in tests."""
+
+    __slots__ = ("_cwd_parts", "_folds_case", "_paths", "cwd", "platform", "root")
+
+    def __init__(self, root: str, cwd: str, platform: str = sys.platform, folds_case: bool | None = None) -> None:
+        if platform == "win32":
+            import ntpath
+
+            self._paths: ModuleType = ntpath  # os.path itself on Windows
+        else:
+            import posixpath
+
+            self._paths = posixpath
+        self.platform = platform
+        self._folds_case = folds_case
+        self.root: str = self._paths.realpath(root)
+        self.cwd: str = self._paths.realpath(cwd)
+        self._cwd_parts: list[str] | None = self._below_root(self.cwd)
+
+    @property
+    def folds_case(self) -> bool:
+        """Whether `a` and `A` are one name here; looked up once, and nothing is written for it."""
+        if self._folds_case is None:
+            self._folds_case = self._probe_case()
+        return self._folds_case
+
+    def entry(self, typed: str) -> Entry:
+        """The canonical form of `typed`; AgentChatError when it can be none."""
+        if not typed or len(typed) > PATH_LIMIT or not _is_text(typed):
+            raise _refusal(INVALID, f"{_shown(typed)} is empty, too long or has characters that no path may have")
+        text = self._slashed(typed)
+        base, parts = self._base_and_parts(typed, text)
+        literal = 0  # how many leading parts are names and no patterns
+        while literal < len(parts) and not (_is_glob(parts[literal]) and not self._has(base, parts[: literal + 1])):
+            literal += 1
+        if base == self.root and not text.startswith(("/", "./", "../")):
+            self._refuse_the_other_folder(typed, parts, literal)
+        target = self._paths.realpath(self._paths.join(base, *parts[:literal]))
+        below = self._below_root(target)
+        if below is None:
+            raise _refusal(OUTSIDE, f"{_shown(typed)} is outside the workspace {self.root}")
+        # NFC only now: on Linux the disk may hold the name in the other form, and only as typed.
+        display = _in_form("NFC", "/".join(below + parts[literal:])) or TOP
+        if display != TOP:
+            _check(typed, display.split("/"))
+        kind = FILE
+        if literal < len(parts):
+            kind = PATTERN
+        elif text.endswith("/") or display == TOP or os.path.isdir(target):
+            kind = DIRECTORY
+        normalized = self.fold(kind, display)
+        if _is_too_large(kind, normalized):
+            raise _refusal(INVALID, f"{_shown(typed)} is longer or has more `*` than a lock may hold")
+        return Entry(display, kind, normalized)
+
+    def fold(self, kind: str, path: str) -> str:
+        """`path`, of an entry or of a record made on another system, in the case of this workspace."""
+        # APFS and ext4 take `ß` for `ss`, NTFS does not: there two names may seem one.
+        foldable = _foldable(path) if kind == PATTERN else path
+        folded = _in_form("NFC", _in_form("NFD", foldable).casefold())
+        return folded if folded != path and self.folds_case else path
+
+    def check_hint(self, typed: str, code: str) -> None:
+        """Raise `code` when a file hint is absolute, has a drive or a `..`, or a link takes it outside.
+
+        Told by the rules of every system at once: a task is read on another one than it was written on.
+        """
+        text = typed.replace("\\", "/")
+        leaves = text.startswith("/") or (text[:1].isalpha() and text[1:2] == ":") or ".." in text.split("/")
+        if not leaves:
+            try:
+                target = self._paths.realpath(self._paths.join(self.root, self._slashed(typed)))
+                leaves = self._below_root(target) is None
+            except ValueError:
+                pass  # NUL or a lone surrogate: no file has that name, so no link either
+        if leaves:
+            raise AgentChatError(code, f"{_shown(typed)} leaves the workspace {self.root}", ("task", "--help"))
+
+    def _slashed(self, text: str) -> str:
+        return text.replace("\\", "/") if self.platform == "win32" else text
+
+    def _base_and_parts(self, typed: str, text: str) -> tuple[str, list[str]]:
+        """The folder that `typed` starts from, and its parts from there; `text` has only `/`."""
+        drive, rest = self._paths.splitdrive(text)
+        if text.startswith("/") or (drive and rest.startswith("/")):
+            if ".." in rest.split("/"):
+                raise _refusal(INVALID, f"{_shown(typed)} has a `..` part")
+            # join: on Windows `/x` is on the drive of the workspace.
+            return self._paths.join(self.root, drive + "/"), _split(rest)
+        parts = _split(text)
+        if text.startswith(("./", "../")):
+            if self._cwd_parts is None:
+                raise _refusal(OUTSIDE, f"{_shown(typed)} starts in {self.cwd}, outside the workspace {self.root}")
+            ups = 0
+            while ups < len(parts) and parts[ups] == "..":
+                ups += 1
+            if ups > len(self._cwd_parts):
+                raise _refusal(OUTSIDE, f"{_shown(typed)} leaves the workspace {self.root}")
+            parts = self._cwd_parts[: len(self._cwd_parts) - ups] + parts[ups:]
+        # Before the disk is asked: Windows opens a device for `con`, a stream for `a:b`.
+        _check(typed, parts)
+        return self.root, parts
+
+    def _refuse_the_other_folder(self, typed: str, parts: list[str], literal: int) -> None:
+        """Refuse a path that only exists below the working directory: it was not meant as it was typed."""
+        for some in (parts, parts[:literal]):
+            if some and self._cwd_parts and not self._has(self.root, some) and self._has(self.cwd, some):
+                here, there = "./" + "/".join(parts), "/".join(self._cwd_parts + parts)
+                raise _refusal(
+                    INVALID, f"{_shown(typed)} is not in the workspace: say {_shown(here)}, which is {_shown(there)}"
+                )
+
+    def _has(self, base: str, parts: list[str]) -> bool:
+        return os.path.lexists(self._paths.join(base, *parts))
+
+    def _below_root(self, real: str) -> list[str] | None:
+        """The parts of a real path below the root; None when it lies outside."""
+        parts, top = _split(self._slashed(real)), _split(self._slashed(self.root))
+        above, below = parts[: len(top)], parts[len(top) :]
+        one, two = (self.fold(FILE, _in_form("NFC", "/".join(each))) for each in (above, top))
+        return below if one == two else None
+
+    def _probe_case(self) -> bool:
+        """Look for a name that is there in the other case: the system's name says little.
+
+        macOS has volumes that tell case apart, Linux folders that fold it (ext4 +F, WSL's /mnt/c, SMB).
+        """
+        try:
+            with os.scandir(self.root) as entries:
+                for entry in entries:
+                    name, other = entry.name, entry.name.swapcase()
+                    if name.isascii() and name != other:
+                        other = self._paths.join(self.root, other)
+                        return os.path.lexists(other) and os.path.samestat(os.lstat(entry.path), os.lstat(other))
+        except OSError:
+            pass  # not listable, or changing just now: what most volumes of this system do
+        return self.platform in ("win32", "darwin")
+
+
+def overlaps(a: tuple[str, str], b: tuple[str, str]) -> bool:
+    """Whether a path can be in both; `a` and `b` are (kind, normalized_path)."""
+    if PATTERN not in (a[0], b[0]):
+        return _is_at_or_below(a[1], b[1]) or _is_at_or_below(b[1], a[1])
+    if _is_too_large(*a) or _is_too_large(*b):
+        return True  # from a record that `entry` did not make: what is not compared might meet
+    return _meet(_parts(*a), _parts(*b), _parts_meet)
+
+
+def _is_at_or_below(path: str, top: str) -> bool:
+    return top in (TOP, path) or path.startswith(top + "/")
+
+
+# ---- spelling --------------------------------------------------------------------------------------
+
+
+def _refusal(code: str, message: str) -> AgentChatError:
+    return AgentChatError(code, message, ("check", "--help"))
+
+
+def _shown(typed: str) -> str:
+    return repr(typed if len(typed) <= 200 else typed[:200] + "...")
+
+
+def _is_text(typed: str) -> bool:
+    """No control characters and no lone surrogates (what Python makes of bytes that are not UTF-8)."""
+    return not any(char < " " or "\x7f" <= char <= "\x9f" or "\ud800" <= char <= "\udfff" for char in typed)
+
+
+def _check(typed: str, parts: Iterable[str]) -> None:
+    """Refuse a part that cannot be a file's name on every system."""
+    for part in parts:
+        wrong = ""
+        if part == "..":
+            wrong = "has a `..` part"
+        elif part[-1] in ". ":
+            wrong = "has a part that ends in a dot or space"
+        elif ":" in part or "\\" in part:
+            wrong = "has a `:` or a backslash"
+        elif is_device(part):
+            wrong = f"has {_shown(part)}, a device of Windows"
+        if wrong:
+            raise _refusal(INVALID, f"{_shown(typed)} {wrong}")
+
+
+def _split(text: str) -> list[str]:
+    return [part for part in text.split("/") if part not in ("", ".")]
+
+
+def _in_form(form: Literal["NFC", "NFD"], text: str) -> str:
+    if text.isascii():
+        return text
+    from unicodedata import normalize
+
+    return normalize(form, text)
+
+
+def _foldable(pattern: str) -> str:
+    """`pattern` with `*` for each class that changing its letters would change: `[A-z]` is more than `[a-z]`."""
+    kept = []
+    for piece in _pieces(pattern):
+        if len(piece) > 1:
+            upper = range(ord("A"), ord("Z") + 1)
+            alike = all((low in upper) == (high in upper) and not low < 65 <= high for low, high in _members(piece))
+            piece = piece if alike and piece.isascii() else "*"
+        kept.append(piece)
+    return "".join(kept)
+
+
+# ---- patterns --------------------------------------------------------------------------------------
+
+
+def _is_too_large(kind: str, path: str) -> bool:
+    if kind == PATTERN:
+        return len(path) > PATTERN_LIMIT or path.count("*") > STAR_LIMIT
+    return len(path) > PATH_LIMIT
+
+
+def _pieces(text: str) -> list[str]:
+    """`text` cut into classes and single characters; `[` without its `]` in the same part is one of these."""
+    pieces, at = [], 0
+    while at < len(text):
+        end = at + 1
+        if text[at] == "[":
+            first = at + 2 if text[at + 1 : at + 2] == "!" else at + 1  # where `]` is still a member
+            close = text.find("]", first + 1)
+            if close > 0 and "/" not in text[at:close]:
+                end = close + 1
+        pieces.append(text[at:end])
+        at = end
+    return pieces
+
+
+def _is_glob(part: str) -> bool:
+    return any(len(piece) > 1 or piece in "*?" for piece in _pieces(part))
+
+
+def _members(piece: str) -> list[tuple[int, int]]:
+    """The ranges written in a class, whether it is negated or not."""
+    body = piece[2:-1] if piece[1] == "!" else piece[1:-1]
+    ranges, at = [], 0
+    while at < len(body):
+        end = at + 2 if body[at + 1 : at + 2] == "-" and at + 2 < len(body) else at
+        if body[at] <= body[end]:
+            ranges.append((ord(body[at]), ord(body[end])))
+        at = end + 1
+    return ranges
+
+
+def _char(piece: str) -> Char | None:
+    if piece == "*":
+        return None
+    if piece == "?":
+        return _ANY
+    if len(piece) == 1:
+        return piece
+    ranges = _members(piece)
+    if piece[1] != "!":
+        return tuple(ranges)
+    others, low = [], 0
+    for first, last in sorted(ranges):
+        if low < first:
+            others.append((low, first - 1))
+        low = max(low, last + 1)
+    return (*others, (low, _LAST)) if low <= _LAST else tuple(others)
+
+
+def _parts(kind: str, path: str) -> list[tuple[Reading, ...] | None]:
+    """The ways to read each part, None for `**`, and a last None for what lies below."""
+    parts: list[tuple[Reading, ...] | None] = []
+    for part in [] if path == TOP else path.split("/"):
+        if kind != PATTERN or not _is_glob(part):
+            parts.append((part,))
+        elif part == "**":
+            parts.append(None)
+        else:
+            pieces = _pieces(part)
+            readings = [pieces] if len(pieces) == len(part) else [pieces, list(part)]
+            parts.append(tuple(tuple(_without_doubles(map(_char, each))) for each in readings))
+    return _without_doubles([*parts, None])
+
+
+def _without_doubles(tokens: Iterable[T | None]) -> list[T | None]:
+    """`tokens` with one None for several in a row."""
+    kept: list[T | None] = []
+    for token in tokens:
+        if token is not None or not kept or kept[-1] is not None:
+            kept.append(token)
+    return kept
+
+
+def _parts_meet(a: tuple[Reading, ...], b: tuple[Reading, ...]) -> bool:
+    return any(_readings_meet(one, two) for one in a for two in b)
+
+
+def _readings_meet(a: Reading, b: Reading) -> bool:
+    if isinstance(a, str) and isinstance(b, str):
+        return a == b
+    return _meet(a, b, _chars_meet)
+
+
+def _chars_meet(a: Char, b: Char) -> bool:
+    if isinstance(a, str) and isinstance(b, str):
+        return a == b
+    one = ((ord(a), ord(a)),) if isinstance(a, str) else a
+    two = ((ord(b), ord(b)),) if isinstance(b, str) else b
+    return any(low <= last and first <= high for low, high in one for first, last in two)
+
+
+def _meet(a: Sequence[T | None], b: Sequence[T | None], both: Callable[[T, T], bool]) -> bool:
+    """Whether one sequence fits `a` and `b`, in which None stands for any run; never two None in a row.
+
+    Both are automata and walked together, one token of `a` at a time; bit j of `reached` says that
+    `b` may stand before its token j by then. So the work is len(a) * len(b), whatever they hold.
+    """
+    runs = sum(1 << j for j, token in enumerate(b) if token is None)
+    fits: dict[T, int] = {}  # token of a -> which tokens of b it meets
+    reached = 1
+    for token in a:
+        if token is None:  # b goes on from its first place on as far as it likes
+            reached = (2 << len(b)) - (reached & -reached)
+            continue
+        reached |= (reached & runs) << 1  # a run of b may be empty, or take what a wants and stay
+        if token not in fits:
+            fits[token] = sum(1 << j for j, other in enumerate(b) if other is not None and both(token, other))
+        reached = (reached & runs) | (reached & fits[token]) << 1
+        if not reached:
+            return False
+    reached |= (reached & runs) << 1
+    return bool(reached >> len(b) & 1)
