@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 _RULE = "---"
 _YAML_WORDS = frozenset(["y", "n", "yes", "no", "true", "false", "on", "off", "null"])
-# A plain scalar made of nothing else may be a number, a time or a date to YAML.
+# What begins with a digit and is made of nothing else may be a number, a time or a date to YAML.
 _NUMERIC = frozenset("0123456789abcdefABCDEFxXoO_+-.,:tTzZ ")
-_PLAIN_FIRST = frozenset("_/($^+;\\")
+_PLAIN_FIRST = frozenset("_/($;\\")
 _SHORT = {'"': '"', "\\": "\\", "/": "/", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "0": "\0"}
 _SHORT.update({"a": "\a", "e": "\x1b", "v": "\v", " ": " ", "N": "\x85", "_": "\xa0", "L": "\u2028", "P": "\u2029"})
 _HEX = {"x": 2, "u": 4, "U": 8}
@@ -125,7 +125,7 @@ def _is_plain(value: str) -> bool:
         and " #" not in value
         and value.isprintable()
         and value.lower() not in _YAML_WORDS
-        and not _NUMERIC.issuperset(value)
+        and not (value[0].isdigit() and _NUMERIC.issuperset(value))
     )
 
 

@@ -32,15 +32,14 @@ from agent_chat.names import is_device
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Hashable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
-    from typing import Literal, Optional, TypeVar, Union
+    from typing import Any, Literal, Optional, Union
 
     Ranges = tuple[tuple[int, int], ...]  # inclusive, of code points
     Char = Union[str, Ranges]  # what stands for one character: itself, or a class of them
-    # One way to read a part, in which None stands for any run of characters; a literal name is its own.
-    Reading = Sequence[Optional[Char]]
-    T = TypeVar("T", bound=Hashable)
+    Reading = tuple[Optional[Char], ...]  # one way to read a part; None stands for any run of characters
+    Part = Union[str, tuple[Reading, ...]]  # a name, or the ways to read a pattern
 
 FILE, DIRECTORY, PATTERN = "file", "directory", "pattern"
 INVALID = "PATH_LOCK_INVALID_PATH"
@@ -52,17 +51,15 @@ PATTERN_LIMIT = 1024  # characters; keeps the comparison of two hostile patterns
 STAR_LIMIT = 64
 
 _LAST = 0x10FFFF
-_ANY: Ranges = ((0, _LAST),)
 
 
 def find(workspace: str | None, env_workspace: str | None, cwd: str, channel_path: str) -> Workspace:
     """`--workspace`, else $AGENT_CHAT_WORKSPACE, else the folder with `.git` at or above `cwd`, else the channel's."""
-    for given in (workspace, env_workspace or None):
-        if given is not None:
-            root = os.path.join(cwd, given)
-            if not given or not os.path.isdir(root):
-                raise _refusal(INVALID, f"the workspace {_shown(given)} is no directory")
-            return Workspace(root, cwd)
+    given = workspace if workspace is not None else env_workspace or None
+    if given is not None:
+        if not given or not os.path.isdir(os.path.join(cwd, given)):
+            raise _refusal(INVALID, f"the workspace {_shown(given)} is no directory")
+        return Workspace(os.path.join(cwd, given), cwd)
     here = os.path.realpath(cwd)
     # A linked worktree and a submodule have a file `.git`. Each is its own top, so that all worktrees
     # of one repository spell their files alike.
@@ -115,7 +112,7 @@ class Workspace:
     def entry(self, typed: str) -> Entry:
         """The canonical form of `typed`; AgentChatError when it can be none."""
         if not typed or len(typed) > PATH_LIMIT or not _is_text(typed):
-            raise _refusal(INVALID, f"{_shown(typed)} is empty, too long or has characters that no path may have")
+            raise _refusal(INVALID, f"{_shown(typed)} is empty, too long or has control characters or broken Unicode")
         text = self._slashed(typed)
         base, parts = self._base_and_parts(typed, text)
         literal = 0  # how many leading parts are names and no patterns
@@ -123,7 +120,8 @@ class Workspace:
             literal += 1
         if base == self.root and not text.startswith(("/", "./", "../")):
             self._refuse_the_other_folder(typed, parts, literal)
-        target = self._paths.realpath(self._paths.join(base, *parts[:literal]))
+        # Joined at once: by ntpath `C:/a` and `D:` would join to `D:`.
+        target = self._paths.realpath(self._paths.join(base, "/".join(parts[:literal])))
         below = self._below_root(target)
         if below is None:
             raise _refusal(OUTSIDE, f"{_shown(typed)} is outside the workspace {self.root}")
@@ -131,11 +129,8 @@ class Workspace:
         display = _in_form("NFC", "/".join(below + parts[literal:])) or TOP
         if display != TOP:
             _check(typed, display.split("/"))
-        kind = FILE
-        if literal < len(parts):
-            kind = PATTERN
-        elif text.endswith("/") or display == TOP or os.path.isdir(target):
-            kind = DIRECTORY
+        is_folder = text.endswith("/") or display == TOP or os.path.isdir(target)
+        kind = PATTERN if literal < len(parts) else DIRECTORY if is_folder else FILE
         normalized = self.fold(kind, display)
         if _is_too_large(kind, normalized):
             raise _refusal(INVALID, f"{_shown(typed)} is longer or has more `*` than a lock may hold")
@@ -179,12 +174,12 @@ class Workspace:
         if text.startswith(("./", "../")):
             if self._cwd_parts is None:
                 raise _refusal(OUTSIDE, f"{_shown(typed)} starts in {self.cwd}, outside the workspace {self.root}")
-            ups = 0
-            while ups < len(parts) and parts[ups] == "..":
-                ups += 1
-            if ups > len(self._cwd_parts):
-                raise _refusal(OUTSIDE, f"{_shown(typed)} leaves the workspace {self.root}")
-            parts = self._cwd_parts[: len(self._cwd_parts) - ups] + parts[ups:]
+            here = list(self._cwd_parts)
+            while parts and parts[0] == "..":
+                if not here:
+                    raise _refusal(OUTSIDE, f"{_shown(typed)} leaves the workspace {self.root}")
+                del here[-1], parts[0]
+            parts = here + parts
         # Before the disk is asked: Windows opens a device for `con`, a stream for `a:b`.
         _check(typed, parts)
         return self.root, parts
@@ -192,21 +187,23 @@ class Workspace:
     def _refuse_the_other_folder(self, typed: str, parts: list[str], literal: int) -> None:
         """Refuse a path that only exists below the working directory: it was not meant as it was typed."""
         for some in (parts, parts[:literal]):
-            if some and self._cwd_parts and not self._has(self.root, some) and self._has(self.cwd, some):
-                here, there = "./" + "/".join(parts), "/".join(self._cwd_parts + parts)
-                raise _refusal(
-                    INVALID, f"{_shown(typed)} is not in the workspace: say {_shown(here)}, which is {_shown(there)}"
-                )
+            if self._cwd_parts and some and not self._has(self.root, some) and self._has(self.cwd, some):
+                here, there = _shown("./" + "/".join(parts)), _shown("/".join(self._cwd_parts + parts))
+                raise _refusal(INVALID, f"{_shown(typed)} is not in the workspace: say {here}, which is {there}")
 
     def _has(self, base: str, parts: list[str]) -> bool:
-        return os.path.lexists(self._paths.join(base, *parts))
+        return os.path.lexists(self._paths.join(base, "/".join(parts)))
 
     def _below_root(self, real: str) -> list[str] | None:
         """The parts of a real path below the root; None when it lies outside."""
         parts, top = _split(self._slashed(real)), _split(self._slashed(self.root))
         above, below = parts[: len(top)], parts[len(top) :]
-        one, two = (self.fold(FILE, _in_form("NFC", "/".join(each))) for each in (above, top))
-        return below if one == two else None
+        if above != top and self._compared(above) != self._compared(top):
+            return None
+        return below
+
+    def _compared(self, parts: list[str]) -> str:
+        return self.fold(FILE, _in_form("NFC", "/".join(parts)))
 
     def _probe_case(self) -> bool:
         """Look for a name that is there in the other case: the system's name says little.
@@ -257,17 +254,12 @@ def _is_text(typed: str) -> bool:
 def _check(typed: str, parts: Iterable[str]) -> None:
     """Refuse a part that cannot be a file's name on every system."""
     for part in parts:
-        wrong = ""
-        if part == "..":
-            wrong = "has a `..` part"
-        elif part[-1] in ". ":
-            wrong = "has a part that ends in a dot or space"
-        elif ":" in part or "\\" in part:
-            wrong = "has a `:` or a backslash"
-        elif is_device(part):
-            wrong = f"has {_shown(part)}, a device of Windows"
-        if wrong:
-            raise _refusal(INVALID, f"{_shown(typed)} {wrong}")
+        if part[-1] in ". ":
+            raise _refusal(INVALID, f"{_shown(typed)} has a part that is `..` or ends in a dot or space")
+        if ":" in part or "\\" in part:
+            raise _refusal(INVALID, f"{_shown(typed)} has a `:` or a backslash")
+        if is_device(part):
+            raise _refusal(INVALID, f"{_shown(typed)} has {_shown(part)}, a device of Windows")
 
 
 def _split(text: str) -> list[str]:
@@ -287,8 +279,8 @@ def _foldable(pattern: str) -> str:
     kept = []
     for piece in _pieces(pattern):
         if len(piece) > 1:
-            upper = range(ord("A"), ord("Z") + 1)
-            alike = all((low in upper) == (high in upper) and not low < 65 <= high for low, high in _members(piece))
+            a, z = ord("A"), ord("Z")
+            alike = all(high < a or low > z or (low >= a and high <= z) for low, high in _members(piece))
             piece = piece if alike and piece.isascii() else "*"
         kept.append(piece)
     return "".join(kept)
@@ -338,52 +330,51 @@ def _char(piece: str) -> Char | None:
     if piece == "*":
         return None
     if piece == "?":
-        return _ANY
+        return ((0, _LAST),)
     if len(piece) == 1:
         return piece
     ranges = _members(piece)
     if piece[1] != "!":
         return tuple(ranges)
     others, low = [], 0
-    for first, last in sorted(ranges):
+    for first, last in [*sorted(ranges), (_LAST + 1, _LAST + 1)]:
         if low < first:
             others.append((low, first - 1))
         low = max(low, last + 1)
-    return (*others, (low, _LAST)) if low <= _LAST else tuple(others)
+    return tuple(others)
 
 
-def _parts(kind: str, path: str) -> list[tuple[Reading, ...] | None]:
-    """The ways to read each part, None for `**`, and a last None for what lies below."""
-    parts: list[tuple[Reading, ...] | None] = []
+def _parts(kind: str, path: str) -> list[Part | None]:
+    """The parts of an entry, None for `**`, and a last None for what lies below."""
+    parts: list[Part | None] = []
     for part in [] if path == TOP else path.split("/"):
         if kind != PATTERN or not _is_glob(part):
-            parts.append((part,))
+            parts.append(part)
         elif part == "**":
             parts.append(None)
         else:
-            pieces = _pieces(part)
-            readings = [pieces] if len(pieces) == len(part) else [pieces, list(part)]
-            parts.append(tuple(tuple(_without_doubles(map(_char, each))) for each in readings))
+            readings = [_pieces(part)]
+            if len(readings[0]) < len(part):
+                readings.append(list(part))  # the brackets as characters
+            parts.append(tuple(tuple(_without_doubles(map(_char, pieces))) for pieces in readings))
     return _without_doubles([*parts, None])
 
 
-def _without_doubles(tokens: Iterable[T | None]) -> list[T | None]:
+def _without_doubles(tokens: Iterable[Any]) -> list[Any]:
     """`tokens` with one None for several in a row."""
-    kept: list[T | None] = []
+    kept: list[Any] = []
     for token in tokens:
         if token is not None or not kept or kept[-1] is not None:
             kept.append(token)
     return kept
 
 
-def _parts_meet(a: tuple[Reading, ...], b: tuple[Reading, ...]) -> bool:
-    return any(_readings_meet(one, two) for one in a for two in b)
-
-
-def _readings_meet(a: Reading, b: Reading) -> bool:
+def _parts_meet(a: Part, b: Part) -> bool:
     if isinstance(a, str) and isinstance(b, str):
         return a == b
-    return _meet(a, b, _chars_meet)
+    one = (tuple(a),) if isinstance(a, str) else a
+    two = (tuple(b),) if isinstance(b, str) else b
+    return any(_meet(left, right, _chars_meet) for left in one for right in two)
 
 
 def _chars_meet(a: Char, b: Char) -> bool:
@@ -394,14 +385,14 @@ def _chars_meet(a: Char, b: Char) -> bool:
     return any(low <= last and first <= high for low, high in one for first, last in two)
 
 
-def _meet(a: Sequence[T | None], b: Sequence[T | None], both: Callable[[T, T], bool]) -> bool:
+def _meet(a: Sequence[Any], b: Sequence[Any], both: Callable[[Any, Any], bool]) -> bool:
     """Whether one sequence fits `a` and `b`, in which None stands for any run; never two None in a row.
 
     Both are automata and walked together, one token of `a` at a time; bit j of `reached` says that
     `b` may stand before its token j by then. So the work is len(a) * len(b), whatever they hold.
     """
     runs = sum(1 << j for j, token in enumerate(b) if token is None)
-    fits: dict[T, int] = {}  # token of a -> which tokens of b it meets
+    fits: dict[Any, int] = {}  # token of a -> which tokens of b it meets
     reached = 1
     for token in a:
         if token is None:  # b goes on from its first place on as far as it likes
