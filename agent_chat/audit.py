@@ -21,7 +21,7 @@ _AGENT_KEYS = ("owner", "lease_owner", "previous_owner", "created_by")
 
 
 def concerned(message: frontmatter.Message) -> frozenset[str] | None:
-    """The agents (lower case) an audit message concerns, `all` for everyone; None when it is an ordinary message."""
+    """The agents (lower case) whom an audit message concerns, or `all`; None when it is an ordinary message."""
     if message.recipients or message.status.lower() not in EVENTS:
         return None
     body = _body(message)

@@ -91,7 +91,7 @@ def note(who: str) -> str:
 
 
 def find(root: str, name: str, invalid: str = "CHANNEL_INVALID_NAME", missing: str = "CHANNEL_NOT_FOUND") -> Channel:
-    """Open the channel `name` of `root`. Refused with `invalid` or `missing`, CHANNEL_META_INVALID, STORAGE_LINK_REFUSED."""
+    """Open a channel. Refused with `invalid` or `missing`; CHANNEL_META_INVALID, STORAGE_LINK_REFUSED."""
     names.channel(name, invalid)
     found = _spelling(root, name)
     if found:
@@ -205,7 +205,9 @@ def _plain_meta(data: bytes) -> Meta | None:
         return None
     channel, members, topic, created = texts[1], texts[3:-4], texts[-3], texts[-1]
     listed = "[\n" + ",\n".join(f'    "{member}"' for member in members) + "\n  ]" if members else "[]"
-    plain = f'{{\n  "channel": "{channel}",\n  "members": {listed},\n  "topic": "{topic}",\n  "created": "{created}"\n}}'
+    plain = (
+        f'{{\n  "channel": "{channel}",\n  "members": {listed},\n  "topic": "{topic}",\n  "created": "{created}"\n}}'
+    )
     return Meta(members, topic, created) if plain == text.rstrip("\n") else None
 
 

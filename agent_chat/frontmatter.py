@@ -8,7 +8,7 @@ LF) is no message: it may still be on its way.
 
 from __future__ import annotations
 
-from agent_chat import clock, names
+from agent_chat import names
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -71,11 +71,11 @@ def recipients(to: str) -> frozenset[str]:
 
 
 def one_line(text: str) -> str:
-    """`text` as a header value: each run of line breaks and control characters is one space. ValueError for lone surrogates."""
+    """A header value: each run of line breaks and control characters is one space. ValueError: lone surrogates."""
     text.encode("utf-8")
     if text.isprintable():
         return text.strip()
-    breaks = {code: "\n" for code in (*range(32), *range(127, 160), 0x2028, 0x2029)}
+    breaks = dict.fromkeys((*range(32), *range(127, 160), 8232, 8233), "\n")
     return " ".join(part for part in text.translate(breaks).split("\n") if part).strip()
 
 
@@ -85,7 +85,7 @@ def compose(
     to: str,
     reply_to: int,
     channel: str,
-    instant: int,
+    ts: str,
     status: str,
     title: str,
     body: str,
@@ -95,7 +95,7 @@ def compose(
     lines = [_RULE, f"seq: {number}", f"from: {sender}", f"to: {to}"]
     if reply_to:
         lines.append(f"reply_to: {reply_to}")
-    lines += [f"channel: {channel}", f"ts: {clock.seconds_stamp(instant)}", f"status: {scalar(status)}"]
+    lines += [f"channel: {channel}", f"ts: {ts}", f"status: {scalar(status)}"]
     lines.append(f"title: {scalar(title)}")
     lines += [f"{key}: {scalar(value)}" for key, value in later]
     return ("\n".join([*lines, _RULE, body])).encode("utf-8")
@@ -134,11 +134,10 @@ def parse(name: str, data: bytes) -> Message:
     if not data.endswith(b"\n"):
         raise NotWhole("empty" if not data else "its last line is not ended")
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8")
     except UnicodeDecodeError:
         raise NotWhole("not UTF-8") from None
-    if "\r" in text:
-        text = text.replace("\r\n", "\n")
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if not text.startswith(_RULE + "\n"):
         raise NotWhole("no header")
     end = text.find("\n---\n", 3)

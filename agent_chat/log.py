@@ -43,7 +43,7 @@ class Unreadable:
 
 
 class Look:
-    """One listing. `messages` holds (number, name) by number; `new` names, not in the index yet; `late` ones of these."""
+    """One listing. `messages` holds (number, name); `new` those not in the index yet; `late` late ones of these."""
 
     __slots__ = ("highest", "late", "messages", "new", "strays")
 
@@ -93,7 +93,9 @@ class Log:
         """What is there now, and the messages that had to be opened to know that they are whole."""
         known = self._known()
         look = Look(self.folder.names(), known)
-        self.unreadable = {name: Unreadable(name, number, "its name is no message's", False) for number, name in look.strays}
+        self.unreadable = {
+            name: Unreadable(name, number, "its name is no message's", False) for number, name in look.strays
+        }
         opened = {name: message for _, name in look.new for message in [self.message(name)] if message}
         look.drop(self.unreadable)
         return look, opened
@@ -157,7 +159,9 @@ class Log:
             number = max(self._highest(), _highest_taken(taken)) + 1
             while True:
                 if number > names.LAST_NUMBER:
-                    raise AgentChatError("CHANNEL_FULL", "the channel has used up its numbers (9 digits)", ("init", "--help"))
+                    raise AgentChatError(
+                        "CHANNEL_FULL", "the channel has used up its numbers (9 digits)", ("init", "--help")
+                    )
                 if taken.create_new(f"{number:04d}"):
                     if self._highest() < number and _highest_taken(taken) == number:
                         return number

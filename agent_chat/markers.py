@@ -37,7 +37,9 @@ def unclaim(channel: Channel, marker: str, agent: str, reason: str = "") -> str:
     _checked(channel, marker, agent)
     holder = _holder(channel, marker)
     if not holder:
-        raise AgentChatError("CLAIM_NOT_FOUND", f"{marker} is not claimed in channel {channel.name!r}", ("peek", channel.name))
+        raise AgentChatError(
+            "CLAIM_NOT_FOUND", f"{marker} is not claimed in channel {channel.name!r}", ("peek", channel.name)
+        )
     if holder != agent.lower() and not reason.strip():
         raise AgentChatError(
             "CLAIM_OWNER_MISMATCH",
@@ -51,7 +53,9 @@ def unclaim(channel: Channel, marker: str, agent: str, reason: str = "") -> str:
         raise AgentChatError("CLAIM_NOT_FOUND", f"{marker} was given back just now", ("peek", channel.name)) from None
     except FileExistsError:
         raise AgentChatError(
-            "CLAIM_INVALID_MARKER", f"a free {marker} lies beside the claimed one; remove one of them", ("peek", channel.name)
+            "CLAIM_INVALID_MARKER",
+            f"a free {marker} lies beside the claimed one; remove one of them",
+            ("peek", channel.name),
         ) from None
     channel.folder.sync()
     return holder
@@ -59,9 +63,13 @@ def unclaim(channel: Channel, marker: str, agent: str, reason: str = "") -> str:
 
 def _checked(channel: Channel, marker: str, agent: str) -> None:
     if not names.marker_id(marker):
-        next_command = ("task", "claim", channel.name, marker, "--as", agent) if names.is_name(marker) else ("claim", "--help")
+        next_command = (
+            ("task", "claim", channel.name, marker, "--as", agent) if names.is_name(marker) else ("claim", "--help")
+        )
         raise AgentChatError("CLAIM_INVALID_MARKER", f"{marker!r} is no marker file (task-<id>.md)", next_command)
 
 
 def _holder(channel: Channel, marker: str) -> str:
-    return next((owner for name in sorted(channel.folder.names()) for owner in [names.marker_owner(name, marker)] if owner), "")
+    return next(
+        (owner for name in sorted(channel.folder.names()) for owner in [names.marker_owner(name, marker)] if owner), ""
+    )

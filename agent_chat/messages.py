@@ -58,7 +58,7 @@ def _publish(channel: Channel, reply: int, sender: str, to: str, status: str, ti
     while True:
         number = channel.log.take_number()
         name = names.message_file(number, sender, title)
-        now = clock.now()
+        now = clock.seconds_stamp(clock.now())
         try:
             data = frontmatter.compose(number, sender, to, reply, channel.name, now, status, title, body)
             channel.folder.publish(name, data)
@@ -82,14 +82,18 @@ def _text(value: str) -> str:
     try:
         return frontmatter.one_line(value)
     except ValueError:
-        raise AgentChatError("MESSAGE_INVALID_TEXT", f"{value!a} is no valid Unicode text", ("post", "--help")) from None
+        raise AgentChatError(
+            "MESSAGE_INVALID_TEXT", f"{value!a} is no valid Unicode text", ("post", "--help")
+        ) from None
 
 
 def _body(text: str) -> str:
     body = text[1:] if text.startswith("\ufeff") else text
     body = body.replace("\r\n", "\n").rstrip()
     if not body:
-        raise AgentChatError("MESSAGE_EMPTY_BODY", "a message needs a body (--body, --body-file or stdin)", ("post", "--help"))
+        raise AgentChatError(
+            "MESSAGE_EMPTY_BODY", "a message needs a body (--body, --body-file or stdin)", ("post", "--help")
+        )
     try:
         size = len(body.encode("utf-8"))
     except UnicodeEncodeError:
@@ -121,7 +125,9 @@ def _unknown_recipients(channel: Channel, draft: Draft, to: list[str]) -> list[s
     if draft.force or not channel.meta.members:
         return [text]
     again = ("post", channel.name, "--from", draft.sender, "--to", near or draft.to, "--title", draft.title)
-    raise AgentChatError("MESSAGE_UNKNOWN_RECIPIENT", text, again if near else (*again, "--force"), {"unknown": unknown})
+    raise AgentChatError(
+        "MESSAGE_UNKNOWN_RECIPIENT", text, again if near else (*again, "--force"), {"unknown": unknown}
+    )
 
 
 def is_known(channel: Channel, agent: str) -> bool:
@@ -176,7 +182,9 @@ def by_number(channel: Channel, number: int) -> list[frontmatter.Message]:
 
 
 def _not_found(channel: Channel, number: int) -> AgentChatError:
-    return AgentChatError("MESSAGE_NOT_FOUND", f"no message #{number} in channel {channel.name!r}", ("peek", channel.name))
+    return AgentChatError(
+        "MESSAGE_NOT_FOUND", f"no message #{number} in channel {channel.name!r}", ("peek", channel.name)
+    )
 
 
 def newest(channel: Channel, count: int) -> list[frontmatter.Message]:

@@ -14,8 +14,7 @@ _SLUG = frozenset(_LETTERS + "0123456789")
 _FIRST = _SLUG | frozenset(_LETTERS.upper())
 _REST = _FIRST | frozenset("._-")
 _DEVICES = frozenset(
-    ["con", "prn", "aux", "nul"]
-    + [f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789"]
+    ["con", "prn", "aux", "nul"] + [f"{port}{digit}" for port in ("com", "lpt") for digit in "0123456789"]
 )
 # What YAML 1.1 or 1.2 reads as a truth value or null: names are written plain in headers.
 _YAML_WORDS = frozenset(["yes", "no", "true", "false", "on", "off", "null"])
@@ -32,11 +31,7 @@ def is_device(part: str) -> bool:
 def is_name(text: str) -> bool:
     """Whether `text` fits the one name grammar."""
     return (
-        0 < len(text) <= 64
-        and text[0] in _FIRST
-        and _REST.issuperset(text)
-        and text[-1] != "."
-        and not is_device(text)
+        0 < len(text) <= 64 and text[0] in _FIRST and _REST.issuperset(text) and text[-1] != "." and not is_device(text)
     )
 
 

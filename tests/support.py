@@ -103,7 +103,9 @@ class Root:
             kwargs["stdin"] = subprocess.PIPE
         process = self.spawn(*words, **kwargs)
         out, err = process.communicate(data, timeout=120)
-        return Result(process.returncode, (out or b"").decode("utf-8", "replace"), (err or b"").decode("utf-8", "replace"))
+        return Result(
+            process.returncode, (out or b"").decode("utf-8", "replace"), (err or b"").decode("utf-8", "replace")
+        )
 
     # ---- looking at the folder --------------------------------------------------------------------
 
@@ -115,7 +117,9 @@ class Root:
 
     def names(self, channel: str = "c") -> list[str]:
         """The message files, by number."""
-        found = (path.name for path in self.folder(channel).iterdir() if path.name[:4].isdigit() and path.suffix == ".md")
+        found = (
+            path.name for path in self.folder(channel).iterdir() if path.name[:4].isdigit() and path.suffix == ".md"
+        )
         return sorted(found, key=lambda name: (int(name.split("-")[0]), name))
 
     def messages(self, channel: str = "c") -> list[frontmatter.Message]:
@@ -127,7 +131,8 @@ class Root:
     def put(self, number: int, body: str = "b", sender: str = "alice", to: str = "all", name: str = "") -> Path:
         """Put a message file there as another program would."""
         path = self.folder() / (name or f"{number:04d}-{sender}-x.md")
-        text = f"---\nseq: {number}\nfrom: {sender}\nto: {to}\nchannel: c\nts: 2026-01-01T00:00:00+00:00\nstatus: discussion\ntitle: t\n---\n{body}\n"
+        head = f"seq: {number}\nfrom: {sender}\nto: {to}\nchannel: c\nts: 2026-01-01T00:00:00+00:00"
+        text = f"---\n{head}\nstatus: discussion\ntitle: t\n---\n{body}\n"
         path.write_text(text, "utf-8")
         return path
 

@@ -90,7 +90,9 @@ def _command_of_group(group: str, words: list[str]) -> str:
     command = f"{group} {words.pop(0)}" if words else group
     if command not in COMMANDS:
         code = "TASK_INVALID_COMMAND" if group == "task" else "USAGE_ERROR"
-        raise AgentChatError(code, f"no command {command!r}" if " " in command else f"{group} needs a command", (group, "--help"))
+        raise AgentChatError(
+            code, f"no command {command!r}" if " " in command else f"{group} needs a command", (group, "--help")
+        )
     return command
 
 

@@ -34,8 +34,18 @@ def _init(call: Call) -> int:
 def _summary(channel: channels.Channel) -> dict[str, object]:
     count = sum(1 for name in channel.folder.names() if names.message_number(name))
     newest = messages.newest(channel, 1)
-    last = {"seq": newest[0].number, "from": newest[0].sender, "title": newest[0].title, "ts": newest[0].ts} if newest else None
-    return {"channel": channel.name, "count": count, "members": channel.meta.members, "topic": channel.meta.topic, "last": last}
+    last = (
+        {"seq": newest[0].number, "from": newest[0].sender, "title": newest[0].title, "ts": newest[0].ts}
+        if newest
+        else None
+    )
+    return {
+        "channel": channel.name,
+        "count": count,
+        "members": channel.meta.members,
+        "topic": channel.meta.topic,
+        "last": last,
+    }
 
 
 def _last_line(last: object) -> str:
@@ -80,13 +90,15 @@ def _roster(call: Call) -> int:
             try:
                 read[agent] = cursors.stored(channel, agent)
             except AgentChatError:
-                read[agent] = None  # `read` and `doctor` name the cure
+                read[agent] = "?"  # `read` and `doctor` name the cure
         lines = [
             f"channel: {channel.name}",
             f"topic:   {channel.meta.topic or '-'}",
             f"members: {', '.join(channel.meta.members) or '- (anyone)'}",
             f"count:   {summary['count']}",
             f"last:    {_last_line(summary['last'])}",
-            f"read:    {', '.join(f'{agent} #{at}' if at is not None else f'{agent} ?' for agent, at in read.items()) or '-'}",
+            f"read:    {', '.join(f'{agent} #{at}' for agent, at in read.items()) or '-'}",
         ]
-        return output.answer(call, {**summary, "created": channel.meta.created, "cursors": read}, "\n".join(lines)) or OK
+        return (
+            output.answer(call, {**summary, "created": channel.meta.created, "cursors": read}, "\n".join(lines)) or OK
+        )

@@ -12,7 +12,9 @@ def run(call: Call) -> int:
     with call.channel() as channel:
         if call.command == "claim":
             name = markers.claim(channel, marker, agent)
-            return output.answer(call, {"marker": marker, "owner": agent, "file": name}, f"claimed {marker} -> {channel.name}/{name}")
+            return output.answer(
+                call, {"marker": marker, "owner": agent, "file": name}, f"claimed {marker} -> {channel.name}/{name}"
+            )
         holder = markers.unclaim(channel, marker, agent, call.text("reason"))
         result: dict[str, object] = {"marker": marker, "previous_owner": holder, "file": marker}
         return output.answer(call, result, f"gave back {channel.name}/{marker} (was {holder}'s)")

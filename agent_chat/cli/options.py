@@ -15,7 +15,6 @@ from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
 
     from agent_chat.cli.table import Spec
 

@@ -35,7 +35,7 @@ def _body(call: Call) -> str:
     name = call.text("body_file", "-")
     try:
         data = _stdin() if name == "-" else _file(name)
-        return data.decode("utf-8-sig")
+        return data.decode("utf-8")
     except OSError as error:
         why = error.strerror or str(error)
     except UnicodeDecodeError:

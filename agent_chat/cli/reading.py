@@ -6,8 +6,8 @@ import os
 import sys
 import time
 
-from agent_chat import clock, cursors, messages
 from agent_chat import channel as channels
+from agent_chat import clock, cursors, messages
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import FAILED, OK, TIMED_OUT, AgentChatError
@@ -15,12 +15,10 @@ from agent_chat.storage import watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from agent_chat.channel import Channel
-    from agent_chat.log import Unreadable
 
-_NAMED = 3  # damaged files named in one call
 DEFAULT_TIMEOUT = 900  # seconds
 
 
@@ -38,7 +36,9 @@ class _Reader:
         self.agent = call.agent()
         self.shape = output.message_format(call)
         self.limit = call.number("limit", "--limit", least=1)
-        self.max_bytes = call.number("max_bytes", "--max-bytes", output.ENVELOPE_LIMIT if self.shape == "envelope" else 0)
+        self.max_bytes = call.number(
+            "max_bytes", "--max-bytes", output.ENVELOPE_LIMIT if self.shape == "envelope" else 0
+        )
         self.every_audit = call.flag("audit") or os.environ.get("AGENT_CHAT_AUDIT") == "all"
 
     def look(self, channel: Channel, persist: bool = False) -> cursors.Unread:
@@ -60,7 +60,9 @@ class _Reader:
         text = page.text if self.shape == "markdown" else f"{output.CAUTION}\n{page.text}"
         if page.cut:
             number = unread.messages[0].number
-            text += f"cut: #{number} has {page.cut} bytes; all of it: {self._command('show', channel.name, str(number))}\n"
+            text += (
+                f"cut: #{number} has {page.cut} bytes; all of it: {self._command('show', channel.name, str(number))}\n"
+            )
         if left:
             again = self._command("read", channel.name, "--as", self.agent)
             text += f"more: {left} message{'s' if left > 1 else ''}; next: {again}\n"
@@ -96,19 +98,13 @@ class _Reader:
                 f"agent-chat: the cursor of {self.agent} in {channel.name!r} stood at #{unread.stored}, beyond the end;"
                 f" it counts as #{unread.latest}"
             )
-        name_unreadable(channel, [bad for bad in unread.unreadable if not bad.is_young])
+        output.skipped(channel.name, unread.unreadable)
 
     def tell_stranger(self, channel: Channel) -> None:
         if channel.meta.members and not messages.is_known(channel, self.agent):
-            output.note(f"agent-chat: {self.agent} is no member of {channel.name!r} ({', '.join(channel.meta.members)})")
-
-
-def name_unreadable(channel: Channel, found: Sequence[Unreadable]) -> None:
-    """Name files that look like messages and are none: three lines at most."""
-    for bad in found[:_NAMED]:
-        output.note(f"agent-chat: skipped {channel.name}/{bad.name}: {bad.why}")
-    if len(found) > _NAMED:
-        output.note(f"agent-chat: skipped {len(found) - _NAMED} more; next: {output.command_line(('doctor', channel.name))}")
+            output.note(
+                f"agent-chat: {self.agent} is no member of {channel.name!r} ({', '.join(channel.meta.members)})"
+            )
 
 
 def _read(call: Call) -> int:
@@ -187,17 +183,24 @@ def _wait(call: Call) -> int:
 def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool]) -> bool:
     """Deliver, or with --peek announce, what is new in the channel; whether there was something."""
     if channel.folder.is_gone():
-        raise AgentChatError("CHANNEL_NOT_FOUND", f"channel {channel.name!r} was removed during the wait", ("channels",))
+        raise AgentChatError(
+            "CHANNEL_NOT_FOUND", f"channel {channel.name!r} was removed during the wait", ("channels",)
+        )
     unread = reader.look(channel)
     if not unread.messages:
         return False
     if not reader.call.flag("peek"):
         return reader.deliver(channel, only_news=True, ended=ended)
     senders = list(dict.fromkeys(message.sender for message in unread.messages))
-    count, following = len(unread.messages), output.command_line(("read", channel.name, "--as", reader.agent), reader.call.text("root"))
+    count, following = (
+        len(unread.messages),
+        output.command_line(("read", channel.name, "--as", reader.agent), reader.call.text("root")),
+    )
     result: dict[str, object] = {"channel": channel.name, "agent": reader.agent, "count": count, "from": senders}
     plural = "s" if count > 1 else ""
-    text = f"{count} message{plural} for {reader.agent} in {channel.name!r} from {', '.join(senders)}; read: {following}"
+    text = (
+        f"{count} message{plural} for {reader.agent} in {channel.name!r} from {', '.join(senders)}; read: {following}"
+    )
     output.answer(reader.call, {**result, "next": following}, text)
     return True
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from agent_chat import messages
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
-from agent_chat.cli.reading import name_unreadable
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -22,7 +21,7 @@ def run(call: Call) -> int:
     count = call.number("count", "-n", default=3, least=1)
     with call.channel() as channel:
         found = messages.newest(channel, count)
-        name_unreadable(channel, [bad for bad in channel.log.unreadable.values() if not bad.is_young])
+        output.skipped(channel.name, channel.log.unreadable.values())
         if not found and shape != "json":
             output.emit(f"(no messages in {channel.name!r})\n")
             return 0

@@ -57,12 +57,27 @@ COMMANDS: dict[str, Spec] = {
             "--outlive-parent": "outlive_parent?",
         },
     ),
-    "peek": ("showing", "show the last messages, no cursor involved", ("channel",), {**_FORMAT, "-n": "count", "--last": "count"}),
+    "peek": (
+        "showing",
+        "show the last messages, no cursor involved",
+        ("channel",),
+        {**_FORMAT, "-n": "count", "--last": "count"},
+    ),
     "show": ("showing", "show one message by its number", ("channel", "number"), _FORMAT),
-    "ack": ("reading", "move a cursor without showing anything", ("channel",), {**_AS, "--upto": "upto", "--force": "force?"}),
+    "ack": (
+        "reading",
+        "move a cursor without showing anything",
+        ("channel",),
+        {**_AS, "--upto": "upto", "--force": "force?"},
+    ),
     "claim": ("markers", "take a marker file task-<id>.md; exactly one agent wins", ("channel", "marker"), _AS),
     "unclaim": ("markers", "give a claimed marker file back", ("channel", "marker"), {**_AS, "--reason": "reason"}),
-    "demo": ("demo", "show two agents at work in a fresh root, in a few seconds", (), {"--keep": "keep?", "--agent": "agent"}),
+    "demo": (
+        "demo",
+        "show two agents at work in a fresh root, in a few seconds",
+        (),
+        {"--keep": "keep?", "--agent": "agent"},
+    ),
     "version": ("channels", "print the version", (), {}),
 }
 # Words that begin a command of two words: word -> what its commands are about.

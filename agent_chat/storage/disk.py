@@ -90,6 +90,7 @@ class Folder:
         target, at = self._at(name)
         try:
             os.mkdir(target, dir_fd=at)
+            self.sync()
         except FileExistsError:
             pass  # another process made it: the goal is reached
         return Folder.open(name, self.home, self)
@@ -149,7 +150,9 @@ class Folder:
         try:
             size = os.fstat(fd).st_size
             if size > limit:
-                raise AgentChatError("STORAGE_TOO_LARGE", f"{self._name(name)} has {size} bytes, at most {limit} are read")
+                raise AgentChatError(
+                    "STORAGE_TOO_LARGE", f"{self._name(name)} has {size} bytes, at most {limit} are read"
+                )
             parts, left = [], limit
             while left > 0:
                 part = os.read(fd, min(left, max(size, 0) + 1))

@@ -20,7 +20,7 @@ class Damaged(ValueError):
 def load(data: bytes) -> dict[str, Any]:
     """The JSON object in `data`. Damaged for anything else, duplicate keys, NaN and lone surrogates too."""
     try:
-        text = data.decode("utf-8-sig")
+        text = data.decode("utf-8").removeprefix("\ufeff")
         found = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
         json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
