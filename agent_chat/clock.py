@@ -45,13 +45,13 @@ def parse_stamp(text: str) -> int:
         offset = _offset(clock_part[at:])
         clock_part = clock_part[:at]
     year, month, day = _digits(date, "-", (4, 2, 2))
-    clock_part, _, fraction = clock_part.replace(",", ".").partition(".")
-    if len(clock_part) == 5:
+    clock_part, dot, fraction = clock_part.replace(",", ".").partition(".")
+    if len(clock_part) == 5 and not dot:
         clock_part += ":00"
     hour, minute, second = _digits(clock_part, ":", (2, 2, 2))
     if hour > 23 or minute > 59 or second > 59 or not 1 <= day <= _month_days(year, month):
         raise ValueError(f"no such time: {text!r}")
-    micro = int(_all_digits(fraction)[:6].ljust(6, "0")) if fraction else 0
+    micro = int(_all_digits(fraction)[:6].ljust(6, "0")) if dot else 0
     seconds = _days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset
     return seconds * SECOND + micro
 
@@ -80,16 +80,16 @@ def expiry(instant: int, duration: int) -> int:
 
 
 def _microseconds(text: str) -> int:
-    value = float(text)  # ValueError by itself
+    value = float(text) * SECOND  # ValueError by itself
     if value != value or value in (float("inf"), float("-inf")):
         raise ValueError(f"not finite: {text!r}")
-    micro = round(value * SECOND)
-    return micro if micro or value == 0 else (1 if value > 0 else -1)
+    return round(value) or (value > 0) - (value < 0)
 
 
 def _offset(text: str) -> int:
-    digits = _all_digits(text[1:].replace(":", "", 1))
-    if len(digits) not in (2, 4):
+    colon = text[3:4] == ":"
+    digits = _all_digits(text[1:3] + text[3 + colon :])
+    if len(digits) != 4 and (colon or len(digits) != 2):
         raise ValueError(f"not an offset: {text!r}")
     hours, minutes = int(digits[:2]), int(digits[2:] or "0")
     if hours > 23 or minutes > 59:

@@ -157,12 +157,12 @@ class Move:
 
     __slots__ = ("_agent", "_done", "_folder", "_temporary")
 
-    def __init__(self, channel: Channel, agent: str, number: int, done: Sequence[str] = ()) -> None:
+    def __init__(self, channel: Channel, agent: str, present: int, number: int, done: Sequence[str] = ()) -> None:
         self._folder = channel.folder.sub(CURSORS, create=True)
         self._agent = agent
         self._done = done  # names to take out of `.late/`
         self._temporary: disk.Temporary | None = None
-        if number != stored(channel, agent):
+        if number != present:
             self._temporary = self._folder.prepare(names.cursor_file(agent), b"%d\n" % number)
 
     def __enter__(self) -> Move:
@@ -185,7 +185,7 @@ class Move:
 def prepare(channel: Channel, agent: str, unread: Unread, count: int) -> Move:
     """The move of the cursor over the first `count` unread messages, held by whoever holds `reading`."""
     left = {message.name for message in unread.messages[count:]}
-    return Move(channel, agent, unread.after(count), sorted(unread.late - left))
+    return Move(channel, agent, unread.stored, unread.after(count), sorted(unread.late - left))
 
 
 def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) -> int:
@@ -201,7 +201,10 @@ def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) ->
             if error.code != "CURSOR_INVALID":
                 raise
             present = -1
-        end = channel.log.look()[0].last
+        here, _ = channel.log.look()
+        if here.new:
+            _note_arrivals(channel, agent, here)  # what comes below `upto` from now on is late
+        end = here.last
         upto = min(upto, end)
         if upto < min(present, end) and not force:
             raise AgentChatError(
@@ -210,6 +213,6 @@ def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) ->
                 ("ack", channel.name, "--as", agent, "--upto", str(upto), "--force"),
             )
         done = [name for name in _late_names(channel, agent) if names.message_number(name) <= upto]
-        with Move(channel, agent, upto, done) as move:
+        with Move(channel, agent, present, upto, done) as move:
             move()
     return upto

@@ -180,7 +180,7 @@ def _unescape(quoted: str) -> str:
         out.append(ch)
     joined = "".join(out)
     try:  # JSON writes what lies beyond 16 bits as two surrogates
-        return joined.encode("utf-16", "surrogatepass").decode("utf-16")
+        return joined.encode("utf-16", "surrogatepass").decode("utf-16").replace("\n", " ")  # one line per value
     except UnicodeDecodeError:
         return quoted
 

@@ -124,10 +124,26 @@ def _unknown_recipients(channel: Channel, draft: Draft, to: list[str]) -> list[s
     text = f"nobody named {unknown[0]!r} is in channel {channel.name!r}" + (f"; did you mean {near}?" if near else "")
     if draft.force or not channel.meta.members:
         return [text]
-    again = ("post", channel.name, "--from", draft.sender, "--to", near or draft.to, "--title", draft.title)
+    better = ",".join(near if near and name == unknown[0] else name for name in to)
+    again = _again(channel, draft, better)
     raise AgentChatError(
         "MESSAGE_UNKNOWN_RECIPIENT", text, again if near else (*again, "--force"), {"unknown": unknown}
     )
+
+
+def _again(channel: Channel, draft: Draft, to: str) -> tuple[str, ...]:
+    """The words that post this draft to others; a body of several lines is left to stdin."""
+    words = ["post", channel.name, "--from", draft.sender, "--to", to]
+    body = draft.body.strip()
+    for option, value in (
+        ("--reply", str(draft.reply_to or "")),
+        ("--status", draft.status),
+        ("--title", draft.title),
+        ("--body", body if len(body) <= 200 and body.isprintable() else ""),
+    ):
+        if value or option == "--title":
+            words += [option, value] if value[:1] not in ("", "-") else [f"{option}={value}"]
+    return tuple(words)
 
 
 def is_known(channel: Channel, agent: str) -> bool:

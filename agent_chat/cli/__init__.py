@@ -48,7 +48,7 @@ def _typed_root(words: list[str]) -> str:
 
 def _run(words: list[str]) -> int:
     root = ""
-    while words and words[0].startswith("--root"):
+    while words and words[0].partition("=")[0] == "--root":
         first = words.pop(0)
         root = first[7:] if first.startswith("--root=") else words.pop(0) if words else ""
     word = words.pop(0) if words else ""

@@ -58,14 +58,14 @@ def _channels(call: Call) -> int:
         try:
             with channels.find(call.root, name) as channel:
                 found.append(_summary(channel))
-        except AgentChatError as error:
-            refused.append(error)
-    rows = [("CHANNEL", "COUNT", "MEMBERS", "LAST")]
+        except (AgentChatError, OSError) as error:
+            refused.append(error if isinstance(error, AgentChatError) else output.explain(error, call.root))
+    rows: list[tuple[str, ...]] = [("CHANNEL", "COUNT", "MEMBERS", "LAST")]
     for one in found:
         members = ",".join(one["members"]) if isinstance(one["members"], list) else ""
         rows.append((str(one["channel"]), str(one["count"]), members or "-", _last_line(one["last"])))
-    for error in refused:
-        output.refuse(error, False, call.text("root"))
+    for refusal in refused:
+        output.refuse(refusal, False, call.text("root"))
     empty = f"(no channels in {call.root})"
     return output.answer(call, {"root": call.root, "channels": found}, table(rows) if found else empty)
 

@@ -112,7 +112,7 @@ class Call:
 
     def agent(self, code: str = "AGENT_INVALID_NAME") -> str:
         """Who acts: --as or --from, else $AGENT_CHAT_NAME."""
-        name = self.text("agent") if self.given("agent") else os.environ.get("AGENT_CHAT_NAME")
+        name = self.text("agent") if self.given("agent") else os.environ.get("AGENT_CHAT_NAME") or None
         if name is None:
             raise self.usage(f"{self.command} needs to know who you are: --as NAME or $AGENT_CHAT_NAME")
         return names.agent(name, code)

@@ -11,6 +11,7 @@ import stat
 import sys
 
 from agent_chat.errors import FAILED, AgentChatError
+from agent_chat.names import is_agent
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -205,15 +206,12 @@ def envelope(channel: str, message: Message, cut_to: int = 0) -> str:
 
 
 def _reply_with(channel: str, message: Message) -> str:
-    import_free = [channel, message.sender]
-    if all(part and not set(part) - _BARE for part in import_free):
-        return f"post {channel} --reply {message.number} --to {message.sender}"
-    import shlex
+    """The command of an answer; to everyone where the sender is nobody that could be addressed.
 
-    return f"post {shlex.quote(channel)} --reply {message.number} --to {shlex.quote(message.sender)}"
-
-
-_BARE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+    Both names fit the grammar, so that nothing in it needs a quote.
+    """
+    to = f" --to {message.sender}" if is_agent(message.sender) else ""
+    return f"post {channel} --reply {message.number}{to}"
 
 
 def _attribute(value: str) -> str:
@@ -229,7 +227,7 @@ def _guarded(text: str) -> str:
         return text
     import re
 
-    return re.sub(r"<(\\*)(?=/?message)", r"<\1\\", text, flags=re.IGNORECASE)
+    return re.sub(r"<(\\*)(?=/?message)", r"<\1\\", text, flags=re.IGNORECASE | re.ASCII)  # or \u017f is an s
 
 
 def message_object(channel: str, message: Message) -> dict[str, object]:

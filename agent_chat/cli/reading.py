@@ -11,7 +11,7 @@ from agent_chat import clock, cursors, messages
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import FAILED, OK, TIMED_OUT, AgentChatError
-from agent_chat.storage import watch
+from agent_chat.storage import oslock, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -76,9 +76,15 @@ class _Reader:
         result = {"channel": channel.name, "agent": self.agent, "messages": shown, "cursor": cursor}
         return output.as_json({**result, "latest_seq": unread.latest, "has_more": count < len(unread.messages)})
 
-    def deliver(self, channel: Channel, only_news: bool = False, ended: Callable[[], bool] = bool) -> bool:
+    def deliver(
+        self,
+        channel: Channel,
+        only_news: bool = False,
+        ended: Callable[[], bool] = bool,
+        patience: float = oslock.PATIENCE,
+    ) -> bool:
         """Show what is new and move the cursor after it. False when there is nothing and `only_news`, or it `ended`."""
-        with cursors.reading(channel, self.agent):
+        with cursors.reading(channel, self.agent, patience):
             cursors.begin(channel, self.agent)
             unread = self.look(channel, persist=True)
             if only_news and not unread.messages:
@@ -163,11 +169,17 @@ def _wait(call: Call) -> int:
         watcher = watch.Watch([channel.folder.stamp for channel in opened], interval)
         while True:
             watcher.arm()
+            busy: AgentChatError | None = None
             for channel in opened:
-                if _serve(reader, channel, ended):
-                    return OK
-            is_restless = any(bad.is_young for channel in opened for bad in channel.log.unreadable.values())
-            if not watcher.sleep(deadline, is_restless, ended):
+                try:
+                    if _serve(reader, channel, ended, min(1.0, deadline - time.monotonic())):
+                        return OK
+                except AgentChatError as error:
+                    if error.code != "CURSOR_BUSY":
+                        raise
+                    busy = error  # another reading of this agent may yet fail and leave it all to us
+            is_young = any(bad.is_young for channel in opened for bad in channel.log.unreadable.values())
+            if not watcher.sleep(deadline, is_young or busy is not None, ended):
                 break
     finally:
         for channel in opened:
@@ -175,13 +187,15 @@ def _wait(call: Call) -> int:
     if ended():
         output.note("agent-chat: wait ended: the process that started it is gone")
         return FAILED
+    if busy:
+        raise busy
     where = ", ".join(repr(channel.name) for channel in opened)
     output.note(f"agent-chat: no new message for {reader.agent} in {where} within {timeout:g} s")
     return TIMED_OUT
 
 
-def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool]) -> bool:
-    """Deliver, or with --peek announce, what is new in the channel; whether there was something."""
+def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool], patience: float) -> bool:
+    """Deliver, or with --peek announce, what is new in the channel; whether there was something. CURSOR_BUSY."""
     if channel.folder.is_gone():
         raise AgentChatError(
             "CHANNEL_NOT_FOUND", f"channel {channel.name!r} was removed during the wait", ("channels",)
@@ -190,7 +204,7 @@ def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool]) -> bool
     if not unread.messages:
         return False
     if not reader.call.flag("peek"):
-        return reader.deliver(channel, only_news=True, ended=ended)
+        return reader.deliver(channel, True, ended, patience)
     senders = list(dict.fromkeys(message.sender for message in unread.messages))
     count, following = (
         len(unread.messages),

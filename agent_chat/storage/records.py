@@ -22,7 +22,7 @@ def load(data: bytes) -> dict[str, Any]:
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
         found = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
-        json.dumps(found, ensure_ascii=False).encode("utf-8")
+        json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8")  # 1e999 is inf
     except UnicodeDecodeError as error:
         raise Damaged(f"not UTF-8 (line {data.count(10, 0, error.start) + 1})") from None
     except UnicodeEncodeError:

@@ -66,5 +66,5 @@ class Watch:
 
     def _next_pause(self, now: float) -> float:
         if self._pause is not None:
-            return self._pause
+            return min(self._pause, FULL_LOOK)  # or the end of the parent would go unnoticed
         return FIRST_PAUSE if now - self._started < FIRST_PHASE else LATER_PAUSE
