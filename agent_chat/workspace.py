@@ -34,7 +34,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from types import ModuleType
-    from typing import Any, Literal, Optional, Union
+    from typing import Any, Optional, Union
 
     Ranges = tuple[tuple[int, int], ...]  # inclusive, of code points
     Char = Union[str, Ranges]  # what stands for one character: itself, or a class of them
@@ -126,10 +126,10 @@ class Workspace:
         if below is None:
             raise _refusal(OUTSIDE, f"{_shown(typed)} is outside the workspace {self.root}")
         # NFC only now: on Linux the disk may hold the name in the other form, and only as typed.
-        display = _in_form("NFC", "/".join(below + parts[literal:])) or TOP
+        display = _composed("/".join(below + parts[literal:])) or TOP
         if display != TOP:
             _check(typed, display.split("/"))
-        is_folder = text.endswith("/") or display == TOP or os.path.isdir(target)
+        is_folder = text.endswith("/") or os.path.isdir(target)
         kind = PATTERN if literal < len(parts) else DIRECTORY if is_folder else FILE
         normalized = self.fold(kind, display)
         if _is_too_large(kind, normalized):
@@ -140,7 +140,7 @@ class Workspace:
         """`path`, of an entry or of a record made on another system, in the case of this workspace."""
         # APFS and ext4 take `ß` for `ss`, NTFS does not: there two names may seem one.
         foldable = _foldable(path) if kind == PATTERN else path
-        folded = _in_form("NFC", _in_form("NFD", foldable).casefold())
+        folded = _composed(foldable.casefold())
         return folded if folded != path and self.folds_case else path
 
     def check_hint(self, typed: str, code: str) -> None:
@@ -203,7 +203,7 @@ class Workspace:
         return below
 
     def _compared(self, parts: list[str]) -> str:
-        return self.fold(FILE, _in_form("NFC", "/".join(parts)))
+        return self.fold(FILE, _composed("/".join(parts)))
 
     def _probe_case(self) -> bool:
         """Look for a name that is there in the other case: the system's name says little.
@@ -266,12 +266,12 @@ def _split(text: str) -> list[str]:
     return [part for part in text.split("/") if part not in ("", ".")]
 
 
-def _in_form(form: Literal["NFC", "NFD"], text: str) -> str:
+def _composed(text: str) -> str:
     if text.isascii():
         return text
     from unicodedata import normalize
 
-    return normalize(form, text)
+    return normalize("NFC", text)
 
 
 def _foldable(pattern: str) -> str:
