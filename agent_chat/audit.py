@@ -34,7 +34,7 @@ def concerned(message: frontmatter.Message) -> frozenset[str] | None:
 
 
 def is_news(message: frontmatter.Message, agent: str, every_audit: bool = False) -> bool:
-    """Whether a message is for `agent`: addressed to it or everyone, not its own, and of concern if an audit message."""
+    """Whether it is addressed to `agent` or everyone, not its own, and of concern if an audit message."""
     if not message.is_for(agent):
         return False
     if every_audit:

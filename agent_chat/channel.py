@@ -16,9 +16,14 @@ from agent_chat.storage import disk, oslock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
+    from typing import TypeVar
 
-META, LOCK = "_meta.json", ".lock"
+    from agent_chat.change import Change, View
+
+    Result = TypeVar("Result")
+
+META, POLICY = "_meta.json", "_policy.json"
 _META_LIMIT = 1024 * 1024  # bytes
 _META_KEYS = ("channel", "members", "topic", "created")
 _GITIGNORE = b".*\n!.gitignore\n!.cursors/\n.cursors/*.lock\n"
@@ -52,9 +57,12 @@ class Unlocked:
 class Channel:
     """An open channel."""
 
-    __slots__ = ("_meta", "folder", "log", "name")
+    __slots__ = ("_meta", "folder", "log", "name", "notices", "recovery")
+    LOCK = ".lock"
 
     def __init__(self, name: str, folder: disk.Folder) -> None:
+        self.recovery = "explicit"  # what a crash asks for where the policy does not say: explicit or auto
+        self.notices: list[str] = []  # what the caller should be told in one line each
         self.name = name
         self.folder = folder
         self.log = Log(folder)
@@ -73,7 +81,7 @@ class Channel:
     def writing(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
         """The channel's exclusive lock, noting `who` holds it. CHANNEL_BUSY after 10 s behind one holder."""
         try:
-            return oslock.hold(self.folder, LOCK, note(who), seconds)
+            return self.exclusive(who, seconds)
         except oslock.NoLocks:
             return Unlocked()
         except oslock.Busy as busy:
@@ -83,6 +91,22 @@ class Channel:
                 ("peek", self.name),
                 {"holder": busy.holder},
             ) from None
+
+    def exclusive(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock:
+        """The channel's exclusive lock. oslock.Busy, oslock.NoLocks."""
+        return oslock.hold(self.folder, self.LOCK, note(who), seconds)
+
+    def change(self, event: str, actor: str) -> Change:
+        """A transaction over records: the only way to alter them. See change.py for its steps and refusals."""
+        from agent_chat import change, recovery
+
+        return change.Change(self, event, actor, recovery.PATH if event.startswith("path.") else recovery.TASK)
+
+    def look(self, family: str, reader: Callable[[View], Result], must_lock: bool = False) -> Result:
+        """What `reader` makes of a consistent view of a family's records (`task` or `path`)."""
+        from agent_chat import change, recovery
+
+        return change.look(self, recovery.PATH if family == "path" else recovery.TASK, reader, must_lock)
 
 
 def note(who: str) -> str:
@@ -137,10 +161,13 @@ def _is_channel(path: str) -> bool:
         return os.path.islink(path)
 
 
-def create(root: str, name: str, members: Sequence[str] = (), topic: str = "", home: str = "") -> None:
+def create(
+    root: str, name: str, members: Sequence[str] = (), topic: str = "", home: str = "", recovery: str = ""
+) -> None:
     """Make a channel; exactly one of several that race for a name wins.
 
     CHANNEL_EXISTS, CHANNEL_INVALID_NAME, AGENT_INVALID_NAME. A new root below `home` is private.
+    `recovery`: what its policy says, explicit or auto; without it no policy is written.
     """
     names.channel(name)
     members = list(_distinct(members))
@@ -156,6 +183,8 @@ def create(root: str, name: str, members: Sequence[str] = (), topic: str = "", h
             folder.replace(".gitignore", _GITIGNORE, sync=False)
         from agent_chat.storage import records
 
+        if recovery:
+            folder.replace(POLICY, records.dump({"recovery": recovery}), sync=False)
         values = (found or name, members, topic, clock.seconds_stamp(clock.now()))
         try:
             folder.publish(META, records.dump(dict(zip(_META_KEYS, values))))

@@ -73,7 +73,7 @@ def channel(text: str, code: str = "CHANNEL_INVALID_NAME") -> str:
     if not is_name(text):
         raise AgentChatError(
             code,
-            f"{text!r} is no channel name (letters, digits, . _ -, at most 64, first a letter or digit, no device name)",
+            f"{text!r} is no channel name (letters, digits, . _ -, at most 64, no device name)",
             ("channels",),
         )
     return text
@@ -113,6 +113,30 @@ def claimed_number(name: str) -> int:
     if 4 <= len(digits) <= 9 and len(digits) < len(name) and digits.isascii() and digits.isdigit():
         return int(digits)
     return 0
+
+
+# ---- records: tasks/<id>.json, claims/<id>.<owner>.json, locks/<lock id>.json ------------------------
+
+
+def is_record(stem: str) -> bool:
+    """Whether `stem` may name a record's file: one part, no dot at its beginning."""
+    return 0 < len(stem) <= 160 and stem[0] in _FIRST and _REST.issuperset(stem)
+
+
+def is_lock_id(text: str) -> bool:
+    return len(text) == 32 and frozenset("0123456789abcdef").issuperset(text)
+
+
+def task_file(task_id: str) -> str:
+    return f"tasks/{task_id}.json"
+
+
+def claim_file(task_id: str, owner: str) -> str:
+    return f"claims/{task_id}.{owner}.json"
+
+
+def lock_file(lock_id: str) -> str:
+    return f"locks/{lock_id}.json"
 
 
 # ---- cursors -------------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from agent_chat.cli.options import Values
 
 INTERRUPTED = 130
+_FIRST_WORDS = frozenset([*COMMANDS, *GROUPS])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,7 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     except BrokenPipeError:
         return output.CLOSED_PIPE
     except OSError as error:
-        return output.refuse(output.explain(error, Call("", {}, typed_root).root), wants_json, typed_root)
+        root, word = Call("", {}, typed_root).root, next((word for word in words if word in _FIRST_WORDS), "")
+        return output.refuse(output.explain(error, root, word), wants_json, typed_root)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # a defect must not look like a crash of the agent's own command

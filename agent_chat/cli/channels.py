@@ -23,8 +23,11 @@ def _version(call: Call) -> int:
 
 def _init(call: Call) -> int:
     name = call.text("channel")
+    recovery = call.text("recovery")
+    if recovery not in ("", "explicit", "auto"):
+        raise call.usage(f"--recovery is explicit or auto, not {recovery!r}")
     members = [part.strip() for part in call.text("members").split(",") if part.strip()]
-    channels.create(call.root, name, members, call.text("topic"), os.path.expanduser("~"))
+    channels.create(call.root, name, members, call.text("topic"), os.path.expanduser("~"), recovery)
     with channels.find(call.root, name) as made:
         shown = f" with {', '.join(made.meta.members)}" if made.meta.members else " for anyone"
         result: dict[str, object] = {"channel": made.name, "members": made.meta.members, "topic": made.meta.topic}
@@ -59,7 +62,7 @@ def _channels(call: Call) -> int:
             with channels.find(call.root, name) as channel:
                 found.append(_summary(channel))
         except (AgentChatError, OSError) as error:
-            refused.append(error if isinstance(error, AgentChatError) else output.explain(error, call.root))
+            refused.append(error if isinstance(error, AgentChatError) else output.explain(error, call.root, call.command))
     rows: list[tuple[str, ...]] = [("CHANNEL", "COUNT", "MEMBERS", "LAST")]
     for one in found:
         members = ",".join(one["members"]) if isinstance(one["members"], list) else ""
@@ -67,14 +70,7 @@ def _channels(call: Call) -> int:
     for refusal in refused:
         output.refuse(refusal, False, call.text("root"))
     empty = f"(no channels in {call.root})"
-    return output.answer(call, {"root": call.root, "channels": found}, table(rows) if found else empty)
-
-
-def table(rows: list[tuple[str, ...]]) -> str:
-    """Rows as aligned columns, the last one as long as it is."""
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    return output.answer(call, {"root": call.root, "channels": found}, output.table(rows) if found else empty)
 
 
 def _roster(call: Call) -> int:

@@ -17,6 +17,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
 
     from agent_chat.cli.table import Spec
+    from agent_chat.workspace import Workspace
 
     Values = dict[str, object]
 
@@ -117,8 +118,23 @@ class Call:
             raise self.usage(f"{self.command} needs to know who you are: --as NAME or $AGENT_CHAT_NAME")
         return names.agent(name, code)
 
-    def channel(self) -> channels.Channel:
-        return channels.find(self.root, self.text("channel"))
+    def channel(self, invalid: str = "CHANNEL_INVALID_NAME", missing: str = "CHANNEL_NOT_FOUND") -> channels.Channel:
+        found = channels.find(self.root, self.text("channel"), invalid, missing)
+        found.recovery = os.environ.get("AGENT_CHAT_RECOVERY", "")
+        return found
+
+    def listed(self, name: str) -> list[str] | None:
+        """The words of a list option, which repeats and splits on commas; None when it was not given."""
+        if not self.given(name):
+            return None
+        return [part.strip() for word in self.words(name) for part in word.split(",") if part.strip()]
+
+    def workspace(self, channel: channels.Channel) -> Workspace:
+        """What paths are relative to: --workspace, $AGENT_CHAT_WORKSPACE, the git top level, the channel."""
+        from agent_chat import workspace
+
+        typed = self.text("workspace") if self.given("workspace") else None
+        return workspace.find(typed, os.environ.get("AGENT_CHAT_WORKSPACE"), os.getcwd(), channel.folder.path)
 
     @property
     def wants_json(self) -> bool:

@@ -15,11 +15,32 @@ if TYPE_CHECKING:
 
 EVERYWHERE = {"--root": "root", "--json": "json?"}
 _AS = {"--as": "agent", "--from": "agent"}
+_LEASE = {"--lease-seconds": "duration", "--lease": "duration", "--ttl": "duration"}
+_WORKSPACE = {"--workspace": "workspace"}
+_FIELDS = {
+    "--title": "title",
+    "--owner": "owner",
+    "--depends-on": "depends_on*",
+    "--files-hint": "files_hint*",
+    "--acceptance": "acceptance*",
+    "--branch": "branch",
+}
+_TASK = ("channel", "task_id")
+_RECOVERY = {
+    "--resolve-publication": "resolve_publication",
+    "--discard-journal": "discard_journal?",
+    "--reason": "reason",
+}
 _FORMAT = {"--format": "format"}
 _BOUNDS = {"--limit": "limit", "--max-bytes": "max_bytes", "--audit": "audit?"}
 
 COMMANDS: dict[str, Spec] = {
-    "init": ("channels", "make a channel", ("channel",), {"--members": "members", "--topic": "topic"}),
+    "init": (
+        "channels",
+        "make a channel",
+        ("channel",),
+        {"--members": "members", "--topic": "topic", "--recovery": "recovery"},
+    ),
     "channels": ("channels", "list the channels of the root", (), {}),
     "roster": ("channels", "show one channel: members, topic, who has read how far", ("channel",), {}),
     "post": (
@@ -72,13 +93,52 @@ COMMANDS: dict[str, Spec] = {
     ),
     "claim": ("markers", "take a marker file task-<id>.md; exactly one agent wins", ("channel", "marker"), _AS),
     "unclaim": ("markers", "give a claimed marker file back", ("channel", "marker"), {**_AS, "--reason": "reason"}),
+    "task create": (
+        "tasks",
+        "make a task; other tasks it waits for are named by --depends-on",
+        _TASK,
+        {**_AS, "--created-by": "agent", **_FIELDS, **_WORKSPACE},
+    ),
+    "task list": (
+        "tasks",
+        "list the tasks",
+        ("channel",),
+        {"--status": "status", "--owner": "owner", "--ready": "ready?"},
+    ),
+    "task show": ("tasks", "show every field of a task and what it waits for", _TASK, {}),
+    "task update": (
+        "tasks",
+        "change fields of a task",
+        _TASK,
+        {
+            **_AS,
+            **_FIELDS,
+            **_WORKSPACE,
+            "--status": "status",
+            "--clear-owner": "clear_owner?",
+            "--clear-branch": "clear_branch?",
+        },
+    ),
+    "task claim": ("tasks", "take a ready task for a while", _TASK, {**_AS, **_LEASE, **_WORKSPACE}),
+    "task next": ("tasks", "take the first ready task", ("channel",), {**_AS, **_LEASE, **_WORKSPACE}),
+    "task renew": ("tasks", "prolong your lease", _TASK, {**_AS, **_LEASE}),
+    "task done": ("tasks", "finish a task", _TASK, _AS),
+    "task block": ("tasks", "mark a task as blocked", _TASK, _AS),
+    "task release": ("tasks", "give a task back", _TASK, _AS),
+    "task recover": ("tasks", "take over an expired lease, saying why", _TASK, {**_AS, **_LEASE, "--reason": "reason"}),
+    "task recover-pending": (
+        "tasks",
+        "settle what a crashed task or lease command left",
+        ("channel",),
+        {**_AS, **_RECOVERY},
+    ),
     "demo": (
         "demo",
         "show two agents at work in a fresh root, in a few seconds",
         (),
-        {"--keep": "keep?", "--agent": "agent"},
+        {"--keep": "keep?"},
     ),
     "version": ("channels", "print the version", (), {}),
 }
 # Words that begin a command of two words: word -> what its commands are about.
-GROUPS: dict[str, str] = {}
+GROUPS: dict[str, str] = {"task": "tasks and leases: work that agents hand to each other"}

@@ -1,0 +1,253 @@
+"""Changing and reading a channel's records: `with channel.change(...)` and `channel.look(...)`.
+
+A change takes the channel's lock, settles or refuses what a crash left, lets the caller decide, and then
+runs storage/journal.py's steps: journal, records, audit message (the commit), journal gone. An exception
+inside the block means that nothing was written. An error in the steps is settled at once, by the same
+function that settles a crash.
+
+A look sees the records before or after a change, never between: under the lock shared, or, where that
+cannot be had, by looking again until nothing moved meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+
+from agent_chat import clock, names, recovery
+from agent_chat.errors import AgentChatError
+from agent_chat.recovery import Family, Pending
+from agent_chat.storage import disk, journal, oslock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+    from typing import TypeVar
+
+    from agent_chat.channel import Channel
+
+    Result = TypeVar("Result")
+
+LOOK_PATIENCE = 1.0  # seconds a reader waits for the lock
+_LOOKS = 5
+
+
+# ---- reading --------------------------------------------------------------------------------------------
+
+
+class View:
+    """A consistent reading of the records. `pending`: a change that a dead writer left, seen under the lock."""
+
+    __slots__ = ("_folder", "_images", "channel", "now", "pending")
+
+    def __init__(self, channel: Channel, found: Pending | None) -> None:
+        self.channel = channel
+        self.now = clock.now()
+        self.pending = found
+        self._folder = channel.folder
+        self._images: dict[str, bytes | None] = {}
+        if found and found.journal:
+            is_after = found.phase == "published" or found.legacy_outcome == "after"
+            self._images = {i.path: i.after if is_after else i.before for i in found.journal.images}
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a record; None when there is none. STORAGE_* when it is no regular file."""
+        return self._images[path] if path in self._images else journal.read(self._folder, path)
+
+    def names(self, folder: str) -> list[str]:
+        """The records in a folder, sorted by name; dot files are none."""
+        found = {name for name in _names(self._folder, folder) if not name.startswith(".")}
+        for path, data in self._images.items():
+            if path.startswith(folder + "/"):
+                (found.discard if data is None else found.add)(path[len(folder) + 1 :])
+        return sorted(name for name in found if name.endswith(".json"))
+
+
+def _names(folder: disk.Folder, where: str) -> list[str]:
+    try:
+        with folder.sub(where) as sub:
+            return sub.names()
+    except FileNotFoundError:
+        return []
+
+
+def look(channel: Channel, family: Family, reader: Callable[[View], Result], must_lock: bool = False) -> Result:
+    """What `reader` makes of a consistent view. `must_lock`: wait for the lock, and refuse when one is pending."""
+    try:
+        seconds = oslock.PATIENCE if must_lock else LOOK_PATIENCE
+        lock = oslock.hold(channel.folder, channel.LOCK, "", seconds, shared=True)
+    except oslock.Busy as busy:
+        if must_lock:
+            raise _busy(channel, family, busy) from None
+    except (oslock.NoLocks, OSError):
+        pass  # read-only media, or none here: look without it
+    else:
+        with lock:
+            found = recovery.pending(channel, family)
+            if must_lock and found:
+                raise found.refusal(channel.name, "")
+            return reader(View(channel, found))
+    for _ in range(_LOOKS):
+        before = _state(channel, family)
+        view = View(channel, recovery.pending(channel, family))
+        view.pending = None  # its writer may be alive
+        result = reader(view)
+        if _state(channel, family) == before:
+            break
+    return result
+
+
+def _state(channel: Channel, family: Family) -> tuple[object, ...]:
+    """What differs when a change began, went on or ended meanwhile: each publishes a message."""
+    return channel.folder.stamp(), journal.load(channel.folder, family.name)
+
+
+def _busy(channel: Channel, family: Family, busy: oslock.Busy) -> AgentChatError:
+    text = f"{busy.holder} holds the lock of channel {channel.name!r}"
+    return AgentChatError(family.lock, text, ("peek", channel.name), {"holder": busy.holder})
+
+
+# ---- changing -------------------------------------------------------------------------------------------
+
+
+class Change:
+    """One transaction. Leaving the `with` block commits what was put; without a `put` nothing happens."""
+
+    __slots__ = ("_after", "_audit", "_before", "_lock", "actor", "channel", "event", "family", "id", "now")
+
+    def __init__(self, channel: Channel, event: str, actor: str, family: Family) -> None:
+        self.channel = channel
+        self.event = event
+        self.actor = actor
+        self.family = family
+        self.id = os.urandom(16).hex()
+        self.now = 0
+        self._lock: oslock.Lock | None = None
+        self._before: dict[str, bytes | None] = {}
+        self._after: dict[str, bytes | None] = {}
+        self._audit: tuple[dict[str, str], dict[str, object], str] = ({}, {}, "")
+
+    def __enter__(self) -> Change:
+        self._lock = take_lock(self.channel, self.family, self.actor)
+        try:
+            recovery.settle_or_refuse(self.channel, self.family, self.actor)
+            self.now = clock.now()
+        except BaseException:
+            self._lock.release()
+            raise
+        return self
+
+    def __exit__(self, kind: object, *exception: object) -> None:
+        try:
+            if kind is None and self._after != {path: self._before[path] for path in self._after}:
+                self._commit()
+        finally:
+            if self._lock:
+                self._lock.release()
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of a record, which become its before image."""
+        if path not in self._before:
+            self._before[path] = journal.read(self.channel.folder, path)
+        return self._before[path]
+
+    def names(self, folder: str) -> list[str]:
+        """The records in a folder, sorted by name."""
+        found = _names(self.channel.folder, folder)
+        return sorted(name for name in found if name.endswith(".json") and not name.startswith("."))
+
+    def put(self, path: str, data: bytes | None) -> None:
+        """Give a record these bytes, or remove it."""
+        self.read(path)
+        self._after[path] = data
+
+    def audit(self, event: str, subject: dict[str, str], body: dict[str, object], concerns: Iterable[str]) -> None:
+        """What the audit message says: `subject` ({"task_id": ...}) gives its title, `concerns` whom it is news for."""
+        low = {name.lower(): name for name in concerns}
+        low.pop(self.actor.lower(), None)
+        everyone = names.EVERYONE in low
+        self.event = event
+        self._audit = (subject, body, names.EVERYONE if everyone else ",".join(low[name] for name in sorted(low)))
+
+    def _commit(self) -> None:
+        for _ in range(2):
+            number = self.channel.log.take_number()
+            subject, body, concerns = self._audit
+            body = {**body, **subject, "channel": self.channel.name, "event": self.event}
+            stamp = clock.micro_stamp(self.now)
+            message = recovery.audit_message(
+                self.channel, number, self.actor, self.event, subject, body, stamp, concerns
+            )
+            images = [journal.Image(path, self._before[path], data) for path, data in self._after.items()]
+            entry = journal.Journal(self.channel.name, self.id, self.event, self.actor, subject, images, message)
+            if self._run(entry):
+                self.channel.log.forget_numbers(number)
+                return
+        raise self._failed(self.family.audit_failed(self.event), "its name was taken twice by another program")
+
+    def _run(self, entry: journal.Journal) -> bool:
+        """Steps 3 to 7. False when the message's name was taken by other bytes, and everything is as before."""
+        folder, family = self.channel.folder, self.family.name
+        code = self.family.io
+        try:
+            journal.write(folder, family, entry)
+            journal.apply(folder, family, entry)
+            code = self.family.audit_failed(self.event)
+            if entry.message:
+                folder.publish(*entry.message)
+        except journal.Changed as changed:
+            self._give_back(entry)
+            text = f"{changed} was changed by another program just now; nothing was done"
+            raise AgentChatError(self.family.changed, text, ("task", "list", self.channel.name)) from None
+        except disk.NotDurable as error:
+            raise self._failed(self.family.code("TRANSACTION_CLEANUP_FAILED"), _why(error), stays=True) from None
+        except FileExistsError:
+            self._undo(entry, "the message's name is taken")
+            return False
+        except (OSError, AgentChatError) as error:
+            if not self._undo(entry, _why(error)):
+                raise self._failed(code, _why(error)) from None
+        except BaseException:
+            self._undo(entry, "interrupted")
+            raise
+        try:
+            journal.remove(folder, family)
+        except OSError as error:
+            raise self._failed(self.family.code("TRANSACTION_CLEANUP_FAILED"), _why(error), stays=True) from None
+        return True
+
+    def _undo(self, entry: journal.Journal, why: str) -> bool:
+        """Settle an ordinary error at once; True when the change turns out to be committed and stands."""
+        try:
+            is_committed = entry.is_committed(self.channel.folder)
+            journal.settle(self.channel.folder, entry, is_committed)
+            if not is_committed:
+                journal.remove(self.channel.folder, self.family.name)
+                self._give_back(entry)
+        except (OSError, journal.Unclear, AgentChatError) as error:
+            text = f"{why}; undoing failed too: {_why(error)}"
+            raise self._failed(self.family.code("AUDIT_ROLLBACK_FAILED"), text, stays=True) from None
+        return is_committed
+
+    def _give_back(self, entry: journal.Journal) -> None:
+        if entry.message:
+            self.channel.log.give_back(names.claimed_number(entry.message[0]))
+
+    def _failed(self, code: str, why: str, stays: bool = False) -> AgentChatError:
+        done = "the journal stays" if stays else "nothing was changed"
+        words = (*self.family.words, self.channel.name, "--as", self.actor) if stays else ("peek", self.channel.name)
+        return AgentChatError(code, f"{self.event}: {why}; {done}", words)
+
+
+def _why(error: BaseException) -> str:
+    return getattr(error, "strerror", None) or str(error)
+
+
+def take_lock(channel: Channel, family: Family, actor: str) -> oslock.Lock:
+    """The channel's exclusive lock. The family's timeout code; STORAGE_NO_LOCKS where there are none."""
+    try:
+        return channel.exclusive(actor)
+    except oslock.Busy as busy:
+        raise _busy(channel, family, busy) from None
+    except oslock.NoLocks:
+        text = f"the file system of channel {channel.name!r} has no locks; records cannot be changed, messages can"
+        raise AgentChatError("STORAGE_NO_LOCKS", text, ("doctor", channel.name)) from None

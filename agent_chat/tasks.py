@@ -1,0 +1,355 @@
+"""Task records `tasks/<id>.json`: the strict record, its dependencies, its status moves.
+
+Everything is decided from records alone, never from message texts. A damaged record stops only what
+needs it. All functions take a `View` or a `Change`, which both read consistently.
+"""
+
+from __future__ import annotations
+
+from agent_chat import clock, names
+from agent_chat.errors import AgentChatError
+from agent_chat.storage import records
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from typing import Any, Union
+
+    from agent_chat.change import Change, View
+
+    Source = Union[View, Change]
+
+FIELDS = (
+    *("id", "channel", "title", "status", "owner", "created_by", "depends_on", "files_hint", "acceptance"),
+    *("lease_expires_at", "branch", "updated_at"),
+)
+_LISTS = ("depends_on", "files_hint", "acceptance")
+_OPTIONAL = ("owner", "lease_expires_at", "branch")
+OPEN, IN_PROGRESS, BLOCKED, DONE, CANCELLED = "open", "in_progress", "blocked", "done", "cancelled"
+STATUSES = (OPEN, IN_PROGRESS, BLOCKED, DONE, CANCELLED)
+FINAL = (DONE, CANCELLED)
+MOVES = {
+    OPEN: (IN_PROGRESS, BLOCKED, CANCELLED),
+    IN_PROGRESS: (OPEN, BLOCKED, DONE, CANCELLED),
+    BLOCKED: (OPEN, IN_PROGRESS, CANCELLED),
+    DONE: (),
+    CANCELLED: (),
+}
+NEEDS_READY = (IN_PROGRESS, DONE)
+
+
+class Task:
+    """A sound task record. `path` is its file in the channel."""
+
+    __slots__ = (*FIELDS, "path")
+
+    id: str
+    channel: str
+    title: str
+    status: str
+    owner: str | None
+    created_by: str
+    depends_on: list[str]
+    files_hint: list[str]
+    acceptance: list[str]
+    lease_expires_at: str | None
+    branch: str | None
+    updated_at: str
+    path: str
+
+    def __init__(self, path: str, record: dict[str, Any]) -> None:
+        self.path = path
+        for key in FIELDS:
+            setattr(self, key, record[key])
+
+    def record(self) -> dict[str, Any]:
+        return {key: getattr(self, key) for key in FIELDS}
+
+    def changed(self, now: int, **values: object) -> Task:
+        """The task with these values, updated at `now`."""
+        return Task(self.path, {**self.record(), **values, "updated_at": clock.micro_stamp(now)})
+
+    def encode(self) -> bytes:
+        return records.dump(self.record())
+
+    def is_owned_by(self, agent: str) -> bool:
+        return self.owner is not None and self.owner.lower() == agent.lower()
+
+
+# ---- reading ------------------------------------------------------------------------------------------
+
+
+def load(source: Source, task_id: str) -> Task:
+    """A task by its id, without regard to case. TASK_INVALID_ID, TASK_NOT_FOUND, and the codes of a damaged record."""
+    checked_id(task_id)
+    found = find(source, task_id)
+    if found is None:
+        channel = source.channel.name
+        raise AgentChatError("TASK_NOT_FOUND", f"no task {task_id} in channel {channel!r}", ("task", "list", channel))
+    return found
+
+
+def find(source: Source, task_id: str) -> Task | None:
+    """As `load`, but None when there is no such task."""
+    path = names.task_file(task_id)
+    data = _read(source, path)
+    if data is None:
+        low = task_id.lower() + ".json"
+        name = next((name for name in _names(source) if name.lower() == low), None)
+        if name is None:
+            return None
+        path = f"tasks/{name}"
+        data = _read(source, path)
+    return None if data is None else decode(source.channel.name, path, data)
+
+
+def everything(source: Source) -> tuple[list[Task], list[AgentChatError]]:
+    """All sound tasks by id, and what is wrong with the others."""
+    found, damaged = [], []
+    for name in _names(source):
+        try:
+            data = _read(source, f"tasks/{name}")
+            if data is not None:
+                found.append(decode(source.channel.name, f"tasks/{name}", data))
+        except AgentChatError as error:
+            damaged.append(error)
+    return sorted(found, key=lambda task: task.id), damaged
+
+
+def _read(source: Source, path: str) -> bytes | None:
+    try:
+        return source.read(path)
+    except AgentChatError as error:
+        raise storage_invalid("TASK_STORAGE_INVALID", source, error) from None
+
+
+def _names(source: Source) -> list[str]:
+    try:
+        return source.names("tasks")
+    except AgentChatError as error:
+        raise storage_invalid("TASK_STORAGE_INVALID", source, error) from None
+
+
+def storage_invalid(code: str, source: Source, error: AgentChatError) -> AgentChatError:
+    """A storage layer's refusal (a link, a folder in a record's place) in a family's code."""
+    return AgentChatError(code, error.message, ("doctor", source.channel.name))
+
+
+def decode(channel: str, path: str, data: bytes) -> Task:
+    """The task in a record's bytes; one AgentChatError names all of its problems, with the first one's code."""
+    stem = path.rpartition("/")[2][:-5]
+    try:
+        record = records.load(data)
+    except records.Damaged as error:
+        problems = [("TASK_INVALID_RECORD", str(error))]
+    else:
+        problems = list(_problems(channel, stem, record))
+        if not problems:
+            return Task(path, record)
+    text = f"{path} is damaged: {'; '.join(text for _, text in problems)}"
+    raise AgentChatError(
+        problems[0][0], text, ("doctor", channel), {"file": path, "problems": [p[0] for p in problems]}
+    )
+
+
+def _problems(channel: str, stem: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    shape = list(_shape(record))
+    yield from shape
+    if shape:
+        return
+    if not names.is_name(record["id"]):
+        yield "TASK_INVALID_ID", f"id {record['id']!r}"
+    elif record["id"].lower() != stem.lower():
+        yield "TASK_RECORD_ID_MISMATCH", f"it says it is {record['id']!r}"
+    if record["channel"].lower() != channel.lower():
+        yield "TASK_CHANNEL_MISMATCH", f"it belongs to channel {record['channel']!r}"
+    if record["status"] not in STATUSES:
+        yield "TASK_INVALID_STATUS", f"status {record['status']!r}"
+    if not names.is_agent(record["created_by"]):
+        yield "TASK_INVALID_CREATED_BY", f"created_by {record['created_by']!r}"
+    if record["owner"] is not None and not names.is_agent(record["owner"]):
+        yield "LEASE_INVALID_OWNER", f"owner {record['owner']!r}"
+    if record["branch"] is not None and not is_branch(record["branch"]):
+        yield "TASK_INVALID_BRANCH", f"branch {record['branch']!r}"
+    yield from _dependency_problems(record["id"], record["depends_on"])
+    for key in ("lease_expires_at", "updated_at"):
+        if record[key] is not None and not is_stamp(record[key]):
+            yield "TASK_INVALID_TIMESTAMP", f"{key} {record[key]!r}"
+
+
+def _shape(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """Problems of keys and types."""
+    for key in FIELDS:
+        if key not in record:
+            yield "TASK_REQUIRED_FIELD_MISSING", f"no {key}"
+    for key in sorted(set(record) - set(FIELDS)):
+        yield "TASK_UNKNOWN_FIELD", f"unknown field {key!r}"
+    for key in FIELDS:
+        value = record.get(key, "")
+        if key in _LISTS:
+            is_right = key not in record or (isinstance(value, list) and all(isinstance(item, str) for item in value))
+        else:
+            is_right = isinstance(value, str) or (value is None and key in _OPTIONAL)
+        if not is_right:
+            yield "TASK_INVALID_RECORD", f"{key} has the wrong type"
+
+
+def _dependency_problems(task_id: str, depends_on: Sequence[str]) -> Iterator[tuple[str, str]]:
+    seen = set()
+    for other in depends_on:
+        if not names.is_name(other):
+            yield "TASK_INVALID_DEPENDENCY_ID", f"{other!r} in depends_on"
+        elif other.lower() in seen:
+            yield "TASK_DUPLICATE_DEPENDENCY", f"{other!r} twice in depends_on"
+        elif other.lower() == task_id.lower():
+            yield "TASK_DEPENDENCY_CYCLE", "it depends on itself"
+        seen.add(other.lower())
+
+
+def is_stamp(text: str) -> bool:
+    try:
+        clock.parse_stamp(text)
+    except ValueError:
+        return False
+    return True
+
+
+def checked_id(task_id: str) -> str:
+    if not names.is_name(task_id):
+        text = f"{task_id!r} is no task id (letters, digits, . _ -, at most 64, first a letter or digit)"
+        raise AgentChatError("TASK_INVALID_ID", text, ("task", "--help"))
+    return task_id
+
+
+def is_branch(text: str) -> bool:
+    """Whether git would take it as a branch's name (git-check-ref-format(1))."""
+    return (
+        text != ""
+        and text.isprintable()
+        and not set(text) & set(" ~^:?*[\\")
+        and not any(bad in text for bad in ("..", "@{", "//"))
+        and text[0] not in "-/"
+        and text[-1] not in "./"
+        and text != "@"
+        and not any(part.startswith(".") or part.endswith(".lock") for part in text.split("/"))
+    )
+
+
+# ---- dependencies -----------------------------------------------------------------------------------------
+
+
+def unfinished(source: Source, task: Task, known: dict[str, Task] | None = None) -> list[tuple[str, str]]:
+    """(id, status) of the dependencies that are not done; `missing` where there is no record.
+
+    `known`: tasks by lower-case id whose records need not be read.
+    """
+    found = []
+    for other_id in task.depends_on:
+        other = (known or {}).get(other_id.lower()) or find(source, other_id)
+        if other is None or other.status != DONE:
+            found.append((other_id, other.status if other else "missing"))
+    return found
+
+
+def described(waits: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{other}={status}" for other, status in waits)
+
+
+def need_ready(source: Source, task: Task) -> None:
+    """TASK_DEPENDENCY_NOT_READY unless everything it depends on is done."""
+    waits = unfinished(source, task)
+    if waits:
+        text = f"{task.id} waits for {described(waits)}"
+        raise AgentChatError("TASK_DEPENDENCY_NOT_READY", text, ("task", "show", task.channel, waits[0][0]))
+
+
+def checked_dependencies(source: Source, task_id: str, typed: Sequence[str]) -> list[str]:
+    """The dependencies as their records spell them.
+
+    TASK_INVALID_DEPENDENCY_ID, TASK_DUPLICATE_DEPENDENCY, TASK_UNKNOWN_DEPENDENCY, TASK_DEPENDENCY_CYCLE.
+    """
+    channel = source.channel.name
+    for code, text in _dependency_problems(task_id, typed):
+        raise AgentChatError(code, f"{task_id}: {text}", ("task", "list", channel))
+    found = []
+    for other_id in typed:
+        other = find(source, other_id)
+        if other is None:
+            raise AgentChatError("TASK_UNKNOWN_DEPENDENCY", f"no task {other_id}", ("task", "list", channel))
+        found.append(other)
+    seen: set[str] = set()
+    waiting = list(found)
+    while waiting:
+        task = waiting.pop()
+        if task.id.lower() == task_id.lower():
+            text = f"{task_id} would depend on itself through {', '.join(typed)}"
+            raise AgentChatError("TASK_DEPENDENCY_CYCLE", text, ("task", "show", channel, typed[0]))
+        for next_id in task.depends_on:
+            if next_id.lower() not in seen:
+                seen.add(next_id.lower())
+                further = find(source, next_id)
+                waiting += [further] if further else []
+    return [task.id for task in found]
+
+
+def waiters(source: Source, task: Task) -> list[Task]:
+    """The tasks that depend on this one. Damaged ones are passed over: they stop only what needs them."""
+    found = []
+    wanted = f'"{task.id.lower()}"'.encode()
+    for name in _names(source):
+        path = f"tasks/{name}"
+        try:
+            data = _read(source, path)
+            if data and wanted in data.lower() and path != task.path:  # most are told apart without parsing
+                other = decode(source.channel.name, path, data)
+                if any(other_id.lower() == task.id.lower() for other_id in other.depends_on):
+                    found.append(other)
+        except AgentChatError:
+            continue
+    return found
+
+
+# ---- moves, and whom they concern --------------------------------------------------------------------------
+
+
+def check_move(source: Source, task: Task, status: str) -> None:
+    """TASK_INVALID_STATUS, TASK_INVALID_TRANSITION, TASK_DEPENDENCY_NOT_READY; same to same is allowed."""
+    if status not in STATUSES:
+        text = f"{status!r} is no status ({', '.join(STATUSES)})"
+        raise AgentChatError("TASK_INVALID_STATUS", text, ("task", "update", "--help"))
+    if status == task.status:
+        return
+    if status not in MOVES[task.status]:
+        text = f"{task.id} is {task.status}, which cannot become {status}"
+        raise AgentChatError("TASK_INVALID_TRANSITION", text, ("task", "show", task.channel, task.id))
+    if status in NEEDS_READY:
+        need_ready(source, task)
+
+
+def record_change(change: Change, event: str, before: Task | None, after: Task, extra: dict[str, object]) -> None:
+    """Put the task into the change, with its audit message."""
+    change.put(after.path, after.encode())
+    waits = unfinished(change, after)
+    body: dict[str, object] = {"status": after.status, "owner": after.owner, "lease_expires_at": after.lease_expires_at}
+    if before is not None:
+        differ = [key for key in FIELDS if getattr(before, key) != getattr(after, key) and key != "updated_at"]
+        body.update({"changed_fields": differ, "previous_status": before.status})
+    if waits:
+        body["waits_for"] = [other for other, _ in waits]
+    about = {name for name in (after.owner, after.created_by, before and before.owner) if name}
+    waiting = waiters(change, after)
+    about |= {other.owner for other in waiting if other.owner}
+    if _is_free(after, bool(waits)) and not (before and _is_free(before, bool(unfinished(change, before)))):
+        about.add(names.EVERYONE)
+    if after.status == DONE and before and before.status != DONE:
+        known = {after.id.lower(): after}
+        freed = (other for other in waiting if other.owner is None and other.status == OPEN)
+        if any(not unfinished(change, other, known) for other in freed):
+            about.add(names.EVERYONE)
+    about |= {str(extra[key]) for key in ("previous_owner",) if extra.get(key)}
+    change.audit(event, {"task_id": after.id}, {**body, **extra}, about)
+
+
+def _is_free(task: Task, waits: bool) -> bool:
+    """Whether anybody may take it."""
+    return task.status == OPEN and task.owner is None and not waits
