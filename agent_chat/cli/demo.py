@@ -210,7 +210,7 @@ def _event(name: str, line: str) -> Event:
 def _check(events: list[Event], files: list[str]) -> str:
     """Who won the marker. DEMO_FAILED unless exactly one did and both have posted and waited."""
     done = [(event["agent"], event["command"].split()[0]) for event in events if event["status"] == OK]
-    winners = [name for name, word in done if word == "claim"]
+    winners: list[str] = [name for name, word in done if word == "claim"]
     silent = [name for name in AGENTS if not {(name, "post"), (name, "wait")} <= set(done)]
     if len(winners) != 1 or f"{CHANNEL}/task-1.CLAIMED-{winners[0]}.md" not in files:
         raise _failed(f"{MARKER} was claimed by {', '.join(winners) or 'nobody'}")
@@ -259,8 +259,7 @@ class _Agent:
         done = subprocess.run(
             _python("agent_chat.cli", "main", *words),
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            capture_output=True,
             encoding="utf-8",
             errors="replace",
             check=False,
