@@ -46,7 +46,7 @@ def _is_number(low: str) -> bool:
     if low[0] not in "0123456789":
         return False
     plain = low.replace("_", "")
-    if plain.replace("-", "").isdigit():  # also 2026-11-30, a date to YAML 1.1
+    if plain.replace("-", "").isdigit() or plain in ("0x", "0b"):  # also 2026-11-30, a date to YAML 1.1, and 0x_
         return True
     for read in (float, lambda text: int(text, 0)):
         try:

@@ -1,4 +1,4 @@
-"""The option `--whole`, and no setting of the caller's shell in any test."""
+"""The option `--whole`, no setting of the caller's shell in any test, and hypothesis's settings."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure() -> None:
     for key in [key for key in os.environ if key.startswith("AGENT_CHAT_")]:
         del os.environ[key]
+    try:
+        from hypothesis import settings
+    except ImportError:
+        return
+    # No judgement by time on a loaded machine, and nothing left in the checkout.
+    settings.register_profile("agent-chat", deadline=None, database=None, print_blob=True)
+    settings.load_profile("agent-chat")
 
 
 @pytest.fixture(scope="session")
