@@ -18,7 +18,7 @@ from __future__ import annotations
 from agent_chat import audit, names
 from agent_chat.channel import Channel, Unlocked, note
 from agent_chat.errors import AgentChatError
-from agent_chat.log import CURSORS
+from agent_chat.log import CURSORS, keep_late
 from agent_chat.storage import disk, oslock
 
 TYPE_CHECKING = False
@@ -37,12 +37,12 @@ class Unread:
 
     __slots__ = ("beyond", "cursor", "late", "latest", "messages", "stored", "unreadable")
 
-    def __init__(self, stored: int, latest: int, late: frozenset[str]) -> None:
+    def __init__(self, stored: int, latest: int) -> None:
         self.stored = stored  # what the file says; -1 without one
         self.latest = latest  # the newest message's number
         self.beyond = stored > latest
         self.cursor = min(max(stored, 0), latest)
-        self.late = late  # names in `.late/`
+        self.late: frozenset[str] = frozenset()  # names in `.late/` of messages that could be read
         self.messages: list[Message] = []
         self.unreadable: list[Unreadable] = []
 
@@ -119,29 +119,37 @@ def look(channel: Channel, agent: str, every_audit: bool = False, persist: bool 
     """What is unread for `agent`, in order of number. `persist`: what has just arrived enters the index."""
     here, opened = channel.log.look()
     if persist and here.new:
-        _note_arrivals(channel, agent, here)
+        here, opened = _note_arrivals(channel, agent, opened)
     own, late = stored(channel, agent), _late_names(channel, agent)
-    unread = Unread(own, here.last, late | frozenset(name for _, name in here.late))
+    late |= frozenset(name for _, name in here.late)
+    unread, missed = Unread(own, here.last), set()
     for number, name in here.messages:
-        if number > unread.cursor or name in unread.late:
+        if number > unread.cursor or name in late:
             message = opened.get(name) or channel.log.message(name)
-            if message and audit.is_news(message, agent, every_audit):
+            if not message:
+                missed.add(name)  # it was whole once, and cannot be read just now
+            elif audit.is_news(message, agent, every_audit):
                 unread.messages.append(message)
+    if late:
+        unread.late = late.intersection(name for _, name in here.messages) - missed
+    if persist and missed:
+        with channel.folder.sub(CURSORS, create=True) as folder:
+            keep_late(folder, agent, missed)
     unread.unreadable = sorted(
         (bad for bad in channel.log.unreadable.values() if bad.number > unread.cursor), key=lambda bad: bad.name
     )
     return unread
 
 
-def _note_arrivals(channel: Channel, agent: str, here: Look) -> None:
+def _note_arrivals(channel: Channel, agent: str, opened: dict[str, Message]) -> tuple[Look, dict[str, Message]]:
     try:
         with channel.writing(agent, INDEX_PATIENCE):
-            channel.log.note_arrivals(here)
+            return channel.log.note_arrivals(opened)
     except AgentChatError as error:
         if error.code != "CHANNEL_BUSY":
             raise
-        # a stopped holder: without the lock a late message may come twice, but none is lost
-        channel.log.note_arrivals(here)
+    # a stopped holder: without the lock a late message may come twice, but none is lost
+    return channel.log.note_arrivals(opened)
 
 
 def _late_names(channel: Channel, agent: str) -> frozenset[str]:
@@ -201,9 +209,9 @@ def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) ->
             if error.code != "CURSOR_INVALID":
                 raise
             present = -1
-        here, _ = channel.log.look()
+        here, opened = channel.log.look()
         if here.new:
-            _note_arrivals(channel, agent, here)  # what comes below `upto` from now on is late
+            here, _ = _note_arrivals(channel, agent, opened)  # what comes below `upto` from now on is late
         end = here.last
         upto = min(upto, end)
         if upto < min(present, end) and not force:

@@ -84,14 +84,12 @@ def renew(channel: Channel, task_id: str, actor: str, length: int) -> Task:
 
 def finish(channel: Channel, task_id: str, actor: str, status: str) -> Task:
     """`done` or `release`: with a lease by its owner, who gives it up; without one a plain change of status."""
-    from agent_chat.task_changes import put_if_changed
-
     names.agent(actor)
     with channel.change("lease.completed" if status == tasks.DONE else "lease.released", actor) as change:
         task = tasks.load(change, task_id)
         if claims.of_task(change, task) is None:
             tasks.check_move(change, task, status)
-            return put_if_changed(change, task, task.changed(change.now, status=status))
+            return tasks.put_if_changed(change, task, task.changed(change.now, status=status))
         lease = _own_lease(change, task)
         tasks.check_move(change, task, status)
         change.put(lease.path, None)
@@ -106,7 +104,7 @@ def recover(channel: Channel, task_id: str, actor: str, reason: str, length: int
     LEASE_NOT_FOUND, LEASE_NOT_EXPIRED, LEASE_INVALID_REASON.
     """
     names.agent(actor, "LEASE_INVALID_OWNER")
-    if not reason.strip() or not _is_text(reason):
+    if not tasks.is_reason(reason):
         words = ("task", "recover", channel.name, task_id, "--as", actor, "--reason", "WHY")
         raise AgentChatError("LEASE_INVALID_REASON", "a recovery needs a reason", words)
     with channel.change("lease.recovered", actor) as change:
@@ -117,14 +115,6 @@ def recover(channel: Channel, task_id: str, actor: str, reason: str, length: int
             raise AgentChatError("LEASE_NOT_EXPIRED", text, ("task", "show", channel.name, task.id))
         after = _grant(change, task, lease, "lease.recovered", length, reason.strip())
     return after
-
-
-def _is_text(text: str) -> bool:
-    try:
-        text.encode("utf-8")
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def _grant(change: Change, task: Task, lost: Claim | None, event: str, length: int, reason: str) -> Task:

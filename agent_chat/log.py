@@ -21,11 +21,12 @@ from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Mapping
 
 NUMBERS, INDEX, CURSORS = ".numbers", ".index", ".cursors"
 _ARRIVALS = "arrivals"
 _INDEX_LIMIT = 256 * 1024 * 1024  # bytes
+_NONE: Mapping[str, frontmatter.Message] = {}
 SETTLED = 10 * clock.SECOND  # an incomplete file that did not change for this long is named
 _WHY = {"STORAGE_LINK_REFUSED": "a link", "STORAGE_NOT_A_FILE": "no regular file", "STORAGE_TOO_LARGE": "too large"}
 
@@ -89,16 +90,21 @@ class Log:
 
     # ---- looking ------------------------------------------------------------------------------
 
-    def look(self) -> tuple[Look, dict[str, frontmatter.Message]]:
-        """What is there now, and the messages that had to be opened to know that they are whole."""
+    def look(self, opened: Mapping[str, frontmatter.Message] = _NONE) -> tuple[Look, dict[str, frontmatter.Message]]:
+        """What is there now, and the messages that had to be opened to know that they are whole.
+
+        `opened`: those of an earlier look, which never change.
+        """
         known = self._known()
         look = Look(self.folder.names(), known)
         self.unreadable = {
             name: Unreadable(name, number, "its name is no message's", False) for number, name in look.strays
         }
-        opened = {name: message for _, name in look.new for message in [self.message(name)] if message}
+        found = {
+            name: message for _, name in look.new for message in [opened.get(name) or self.message(name)] if message
+        }
         look.drop(self.unreadable)
-        return look, opened
+        return look, found
 
     def message(self, name: str) -> frontmatter.Message | None:
         """The message in file `name`; None when it is none, and then `unreadable` says why."""
@@ -134,22 +140,23 @@ class Log:
             return None
         return {name for name in data.decode("utf-8", "replace").split("\n") if names.message_number(name)}
 
-    def note_arrivals(self, look: Look) -> None:
-        """Put new names into the index, late ones into each reader's `.late/` first; under the channel's lock."""
-        known = self._known()
-        new = look.new if known is None else [entry for entry in look.new if entry[1] not in known]
-        if not new:
-            return
-        late = {name for _, name in look.late}
-        late_now = [name for _, name in new if name in late]
-        if late_now:
+    def note_arrivals(
+        self, opened: Mapping[str, frontmatter.Message] = _NONE
+    ) -> tuple[Look, dict[str, frontmatter.Message]]:
+        """Look, and put what is new into the index, late names into each reader's `.late/` first.
+
+        To be called under the channel's lock: a look from before it may miss what another reader,
+        who looked later, has noted already.
+        """
+        look, opened = self.look(opened)
+        if look.late:
             with self.folder.sub(CURSORS, create=True) as cursors:
                 for agent in readers(cursors):
-                    with cursors.sub(names.late_folder(agent), create=True) as folder:
-                        for name in late_now:
-                            folder.create_new(name)
-        with self.folder.sub(INDEX, create=True) as index:
-            index.append(_ARRIVALS, "".join(name + "\n" for _, name in new).encode())
+                    keep_late(cursors, agent, [name for _, name in look.late])
+        if look.new:
+            with self.folder.sub(INDEX, create=True) as index:
+                index.append(_ARRIVALS, "".join(name + "\n" for _, name in look.new).encode())
+        return look, opened
 
     # ---- numbers -------------------------------------------------------------------------------
 
@@ -178,14 +185,25 @@ class Log:
 
     def forget_numbers(self, below: int) -> None:
         """Drop takings below the highest published number: no taker can get those again."""
-        with self.folder.sub(NUMBERS) as taken:
-            for name in taken.names():
-                if 0 < names.taken_number(name) < below:
-                    taken.remove(name)
+        try:
+            with self.folder.sub(NUMBERS) as taken:
+                for name in taken.names():
+                    if 0 < names.taken_number(name) < below:
+                        taken.remove(name)
+        except OSError:
+            pass  # what was published stays so; the next one drops them
 
 
 def _highest_taken(taken: disk.Folder) -> int:
     return max(map(names.taken_number, taken.names()), default=0)
+
+
+def keep_late(cursors: disk.Folder, agent: str, late: Iterable[str]) -> None:
+    """Name these messages as late for `agent`, whatever its cursor says; durable, as the cursor may be."""
+    with cursors.sub(names.late_folder(agent), create=True) as folder:
+        for name in late:
+            folder.create_new(name)
+        folder.sync()
 
 
 def readers(cursors: disk.Folder) -> list[str]:

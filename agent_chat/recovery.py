@@ -47,6 +47,8 @@ class Family:
     def fits(self, path: str) -> bool:
         """Whether `path` is the name of a record of this family."""
         folder, _, name = path.partition("/")
+        if name.startswith(".damaged/") and folder == "locks":
+            return self is PATH and names.is_record(name[9:])
         return folder in self.folders and name.endswith(".json") and names.is_record(name[:-5])
 
 

@@ -95,15 +95,7 @@ def update(channel: Channel, task_id: str, actor: str, edits: Edits, workspace: 
         tasks.check_move(change, task, after.status)
         if after.status in tasks.NEEDS_READY and "depends_on" in values:
             tasks.need_ready(change, after)
-        return put_if_changed(change, task, after)
-
-
-def put_if_changed(change: Change, before: Task, after: Task) -> Task:
-    """Record a plain change; no change, no audit message."""
-    if {**after.record(), "updated_at": before.updated_at} == before.record():
-        return before
-    tasks.record_change(change, "task.updated", before, after, {})
-    return after
+        return tasks.put_if_changed(change, task, after)
 
 
 def _respect_lease(change: Change, task: Task, actor: str, values: dict[str, object]) -> None:

@@ -214,6 +214,15 @@ def is_stamp(text: str) -> bool:
     return True
 
 
+def is_reason(text: str) -> bool:
+    """Whether it says something, in valid Unicode."""
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError:
+        return False
+    return text.strip() != ""
+
+
 def checked_id(task_id: str) -> str:
     if not names.is_name(task_id):
         text = f"{task_id!r} is no task id (letters, digits, . _ -, at most 64, first a letter or digit)"
@@ -348,6 +357,14 @@ def record_change(change: Change, event: str, before: Task | None, after: Task, 
             about.add(names.EVERYONE)
     about |= {str(extra[key]) for key in ("previous_owner",) if extra.get(key)}
     change.audit(event, {"task_id": after.id}, {**body, **extra}, about)
+
+
+def put_if_changed(change: Change, before: Task, after: Task) -> Task:
+    """Record a plain change; no change, no audit message."""
+    if {**after.record(), "updated_at": before.updated_at} == before.record():
+        return before
+    record_change(change, "task.updated", before, after, {})
+    return after
 
 
 def _is_free(task: Task, waits: bool) -> bool:

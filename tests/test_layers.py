@@ -30,11 +30,16 @@ RANKS = {
     "agent_chat.workspace": 2,
     "agent_chat.log": 3,
     "agent_chat.channel": 4,
+    "agent_chat.change": 4,
+    "agent_chat.recovery": 4,
+    "agent_chat.legacy": 4,  # journals of agent-chat-plugin 0.7.5
     "agent_chat.messages": 5,
     "agent_chat.cursors": 5,
     "agent_chat.markers": 5,
     "agent_chat.audit": 5,  # whom an audit message concerns
     "agent_chat.tasks": 5,
+    "agent_chat.claims": 5,
+    "agent_chat.task_changes": 6,
     "agent_chat.leases": 6,
     "agent_chat.path_locks": 6,
     "agent_chat.events": 6,
@@ -52,10 +57,22 @@ SIDEWAYS = {
     "agent_chat.storage.journal": {"agent_chat.storage.disk", "agent_chat.storage.records"},
     "agent_chat.frontmatter": {"agent_chat.names"},
     "agent_chat.workspace": {"agent_chat.names"},
+    # the methods of a channel that its other commands do not pay for
+    "agent_chat.channel": {"agent_chat.change", "agent_chat.recovery"},
+    "agent_chat.change": {"agent_chat.channel", "agent_chat.recovery"},
+    "agent_chat.recovery": {"agent_chat.channel", "agent_chat.legacy"},
+    "agent_chat.legacy": {"agent_chat.channel"},
+    "agent_chat.claims": {"agent_chat.tasks"},
     "agent_chat.messages": {"agent_chat.audit"},
     "agent_chat.cursors": {"agent_chat.audit", "agent_chat.messages"},
 }
-SIDEWAYS_IN_CLI = {"agent_chat.cli.output", "agent_chat.cli.table", "agent_chat.cli.options", "agent_chat.cli.parser"}
+SIDEWAYS_IN_CLI = {
+    "agent_chat.cli.output",
+    "agent_chat.cli.table",
+    "agent_chat.cli.options",
+    "agent_chat.cli.parser",
+    "agent_chat.cli.recovering",
+}
 
 # The one place that imports a module by a computed name: the command's.
 DYNAMIC_IMPORTS = {"agent_chat.cli"}

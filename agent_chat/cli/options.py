@@ -111,6 +111,9 @@ class Call:
             raise self.usage(f"{option} takes a whole number from {least}, not {text!r}")
         return int(text)
 
+    def is_agent_known(self) -> bool:
+        return self.given("agent") or "AGENT_CHAT_NAME" in os.environ
+
     def agent(self, code: str = "AGENT_INVALID_NAME") -> str:
         """Who acts: --as or --from, else $AGENT_CHAT_NAME."""
         name = self.text("agent") if self.given("agent") else os.environ.get("AGENT_CHAT_NAME") or None

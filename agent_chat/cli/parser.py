@@ -49,6 +49,8 @@ HELP = {
     "clear_branch": ("", "no branch any more"),
     "duration": ("S", "seconds the lease lasts (default 300)"),
     "workspace": ("DIR", "folder that paths are relative to (default $AGENT_CHAT_WORKSPACE, else the git top level)"),
+    "paths": ("PATH", "path or pattern, relative to the workspace; ./ and ../ to the working directory"),
+    "target": ("ID|PATH", "id of a lock, or exactly one of its paths"),
     "ready": ("", "only open tasks whose dependencies are done"),
     "resolve_publication": ("WORD", "rollback or published: your word on whether the change was published"),
     "discard_journal": ("", "put a damaged journal aside (needs --reason)"),

@@ -25,6 +25,8 @@ _FIELDS = {
     "--acceptance": "acceptance*",
     "--branch": "branch",
 }
+_OWNER = {**_AS, "--owner": "agent"}
+_PATHS, _TARGET = ("channel", "paths+"), ("channel", "target")
 _TASK = ("channel", "task_id")
 _RECOVERY = {
     "--resolve-publication": "resolve_publication",
@@ -132,6 +134,18 @@ COMMANDS: dict[str, Spec] = {
         ("channel",),
         {**_AS, **_RECOVERY},
     ),
+    "lock": ("locks", "say which paths you are about to change", _PATHS, {**_OWNER, **_LEASE, **_WORKSPACE}),
+    "check": ("locks", "tell whether paths are free; exit 3 when not", _PATHS, {**_OWNER, **_WORKSPACE}),
+    "unlock": ("locks", "give up your lock", _TARGET, {**_OWNER, **_WORKSPACE}),
+    "renew-lock": ("locks", "prolong your lock", _TARGET, {**_OWNER, **_LEASE, **_WORKSPACE}),
+    "recover": (
+        "locks",
+        "take over an expired lock, saying why; or put a damaged record aside",
+        _TARGET,
+        {**_OWNER, **_LEASE, **_WORKSPACE, "--reason": "reason"},
+    ),
+    "locks": ("locks", "list the path locks", ("channel",), {}),
+    "recover-pending": ("locks", "settle what a crashed path-lock command left", ("channel",), {**_AS, **_RECOVERY}),
     "demo": (
         "demo",
         "show two agents at work in a fresh root, in a few seconds",

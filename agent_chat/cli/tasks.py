@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from agent_chat import change as changes
 from agent_chat import frontmatter, leases, recovery, task_changes, tasks
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
+from agent_chat.cli.recovering import recover_pending, tell_pending
 from agent_chat.errors import OK, REFUSED, AgentChatError
 
 TYPE_CHECKING = False
@@ -38,7 +38,7 @@ def run(call: Call) -> int:
         if call.command == "task show":
             return _show(call, channel)
         if call.command == "task recover-pending":
-            return _recover_pending(call, channel)
+            return recover_pending(call, channel, recovery.TASK)
         try:
             task = _change(call, channel)
         finally:
@@ -84,32 +84,7 @@ def _edits(call: Call) -> task_changes.Edits:
     return task_changes.Edits(**given, **lists)  # type: ignore[arg-type]
 
 
-def _recover_pending(call: Call, channel: Channel) -> int:
-    actor = call.agent()
-    if call.flag("discard_journal"):
-        return discard(call, channel, recovery.TASK, actor)
-    resolve = call.text("resolve_publication") if call.given("resolve_publication") else None
-    event = leases.LeaseStore(channel).recover_pending(actor, resolve)
-    return output.answer(call, {"channel": channel.name, "event": event}, f"settled: {event}")
-
-
-def discard(call: Call, channel: Channel, family: recovery.Family, actor: str) -> int:
-    """recover-pending --discard-journal --reason R."""
-    if not call.text("reason").strip():
-        raise call.usage("--discard-journal needs --reason")
-    with changes.take_lock(channel, family, actor):
-        path = recovery.discard_journal(channel, family, actor)
-    result: dict[str, object] = {"channel": channel.name, "discarded": path}
-    return output.answer(call, result, f"put the damaged journal aside: {channel.name}/{path}")
-
-
 # ---- list and show -----------------------------------------------------------------------------------------
-
-
-def _tell_pending(view: View) -> None:
-    if view.pending:
-        refusal = view.pending.refusal(view.channel.name, "")
-        output.note(f"agent-chat: {refusal.code}: {refusal.message}; next: {output.command_line(refusal.next)}")
 
 
 def _list(call: Call, channel: Channel) -> int:
@@ -130,7 +105,7 @@ def _list(call: Call, channel: Channel) -> int:
         return view, listed, damaged
 
     view, listed, damaged = channel.look("task", read)
-    _tell_pending(view)
+    tell_pending(view.pending, channel.name)
     rows = [("ID", "STATUS", "OWNER", "DEPENDS_ON", "TITLE")]
     for task, _ in listed:
         title = frontmatter.one_line(task.title)
@@ -164,7 +139,7 @@ def _show(call: Call, channel: Channel) -> int:
         return view, task, tasks.unfinished(view, task)
 
     view, task, waits = channel.look("task", read)
-    _tell_pending(view)
+    tell_pending(view.pending, channel.name)
     lines = []
     for key, value in task.record().items():
         shown = ", ".join(value) if isinstance(value, list) else value

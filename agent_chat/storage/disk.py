@@ -81,7 +81,11 @@ class Folder:
         return cls(full, fd, home)
 
     def sub(self, name: str, create: bool = False) -> Folder:
-        """The folder `name` in this one, made first if asked."""
+        """The folder `name` (or `name/name`) in this one, made first if asked; no part may be a link."""
+        first, _, rest = name.partition("/")
+        if rest:
+            with self.sub(first, create) as between:
+                return between.sub(rest, create)
         try:
             return Folder.open(name, self.home, self)
         except FileNotFoundError:
@@ -292,14 +296,17 @@ class Folder:
         return self._open(name, os.O_RDWR | os.O_CREAT if write else os.O_RDONLY)
 
     def sweep_temporaries(self) -> None:
-        """Remove what crashed processes left in `.tmp/` over an hour ago."""
-        with self.sub(TMP) as folder:
-            for name in folder.names():
-                try:
-                    if time.time() - folder.lstat(name).st_mtime > STALE_TEMPORARY:
-                        folder.remove(name)
-                except OSError:
-                    continue  # its owner, or another sweeper, was quicker
+        """Remove what crashed processes left in `.tmp/` over an hour ago, as far as that is possible."""
+        try:
+            with self.sub(TMP) as folder:
+                for name in folder.names():
+                    try:
+                        if time.time() - folder.lstat(name).st_mtime > STALE_TEMPORARY:
+                            folder.remove(name)
+                    except OSError:
+                        continue  # its owner, or another sweeper, was quicker
+        except OSError:
+            pass  # another time; nothing reads .tmp/
 
 
 class Temporary:

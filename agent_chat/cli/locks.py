@@ -1,0 +1,76 @@
+"""lock, check, unlock, renew-lock, recover, locks, recover-pending: path locks."""
+
+from __future__ import annotations
+
+from agent_chat import leases, path_locks, recovery
+from agent_chat.cli import output
+from agent_chat.cli.options import Call
+from agent_chat.cli.recovering import recover_pending, tell_pending
+from agent_chat.errors import HELD, OK
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agent_chat.change import View
+    from agent_chat.channel import Channel
+    from agent_chat.path_locks import Lock
+
+
+def run(call: Call) -> int:
+    with call.channel("PATH_LOCK_INVALID_CHANNEL", "PATH_LOCK_CHANNEL_NOT_FOUND") as channel:
+        if call.command == "check":
+            return _check(call, channel)
+        if call.command == "locks":
+            return _locks(call, channel)
+        if call.command == "recover-pending":
+            return recover_pending(call, channel, recovery.PATH)
+        try:
+            return _change(call, channel)
+        finally:
+            for notice in channel.notices:
+                output.note(f"agent-chat: {notice}")
+
+
+def _change(call: Call, channel: Channel) -> int:
+    owner, space = call.agent("PATH_LOCK_INVALID_OWNER"), call.workspace(channel)
+    typed = call.text("duration")
+    length = leases.duration(typed, "PATH_LOCK_INVALID_DURATION") if call.given("duration") else path_locks.DEFAULT
+    target = call.text("target")
+    if call.command == "lock":
+        held = path_locks.lock(channel, owner, call.words("paths"), length, space)
+        return output.answer(call, {"lock": held.record()}, _line(held))
+    if call.command == "unlock":
+        held = path_locks.unlock(channel, target, owner, space)
+        return output.answer(call, {"lock": held.record()}, f"unlocked {held.lock_id} {held.shown_paths()}")
+    if call.command == "renew-lock":
+        held = path_locks.renew(channel, target, owner, length, space)
+        return output.answer(call, {"lock": held.record()}, _line(held))
+    found = path_locks.recover(channel, target, owner, call.text("reason"), length, space)
+    if isinstance(found, str):
+        return output.answer(call, {"put_aside": found}, f"put the damaged record aside: {channel.name}/{found}")
+    return output.answer(call, {"lock": found.record()}, _line(found))
+
+
+def _line(held: Lock) -> str:
+    return f"locked {held.lock_id} owner={held.owner} expires={held.expires_at} {held.shown_paths()}"
+
+
+def _check(call: Call, channel: Channel) -> int:
+    agent = call.agent("PATH_LOCK_INVALID_OWNER") if call.is_agent_known() else ""
+    found = path_locks.check(channel, call.words("paths"), call.workspace(channel))
+    is_free = all(held.is_held_by(agent) and not is_expired for held, is_expired in found)
+    shown = [{**held.record(), "expired": is_expired} for held, is_expired in found]
+    lines = [held.line() + " expired" * is_expired for held, is_expired in found]
+    output.answer(call, {"available": is_free, "locks": shown}, "\n".join(lines) or "available")
+    return OK if is_free else HELD
+
+
+def _locks(call: Call, channel: Channel) -> int:
+    def read(view: View) -> tuple[View, list[Lock]]:
+        return view, path_locks.everything(view)
+
+    view, found = channel.look("path", read)
+    tell_pending(view.pending, channel.name)
+    shown = [{**held.record(), "expired": held.is_expired(view.now)} for held in found]
+    lines = [f"{held.line()}{' expired' * held.is_expired(view.now)} {held.shown_paths()}" for held in found]
+    result: dict[str, object] = {"channel": channel.name, "locks": shown}
+    return output.answer(call, result, "\n".join(lines) or f"(no locks in {channel.name!r})")

@@ -1,0 +1,39 @@
+"""recover-pending of every family, and the line about what is pending."""
+
+from __future__ import annotations
+
+from agent_chat import change, leases, recovery
+from agent_chat.cli import output
+from agent_chat.cli.options import Call
+from agent_chat.errors import AgentChatError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agent_chat.channel import Channel
+
+
+def tell_pending(found: recovery.Pending | None, channel: str) -> None:
+    """One line on standard error about an unfinished transaction."""
+    if found:
+        refusal = found.refusal(channel, "")
+        output.note(f"agent-chat: {refusal.code}: {refusal.message}; next: {output.command_line(refusal.next)}")
+
+
+def recover_pending(call: Call, channel: Channel, family: recovery.Family) -> int:
+    """Settle what a crash left; with paths, nothing pending is no refusal."""
+    actor = call.agent()
+    if call.flag("discard_journal"):
+        if not call.text("reason").strip():
+            raise call.usage("--discard-journal needs --reason")
+        with change.take_lock(channel, family, actor):
+            path = recovery.discard_journal(channel, family, actor)
+        result: dict[str, object] = {"channel": channel.name, "discarded": path}
+        return output.answer(call, result, f"put the damaged journal aside: {channel.name}/{path}")
+    resolve = call.text("resolve_publication") if call.given("resolve_publication") else None
+    try:
+        event = leases.recover_pending(channel, family, actor, resolve)
+    except AgentChatError as error:
+        if error.code != "PATH_LOCK_TRANSACTION_NOT_FOUND":
+            raise
+        return output.answer(call, {"channel": channel.name, "event": None}, error.message)
+    return output.answer(call, {"channel": channel.name, "event": event}, f"settled: {event}")
