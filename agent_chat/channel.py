@@ -190,8 +190,6 @@ def create(
             folder.publish(META, records.dump(dict(zip(_META_KEYS, values))))
         except FileExistsError:
             raise _exists(name) from None
-    with disk.Folder.open(os.path.dirname(path)) as base:
-        base.sync()
 
 
 def _exists(name: str) -> AgentChatError:

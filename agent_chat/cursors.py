@@ -87,7 +87,7 @@ def stored(channel: Channel, agent: str) -> int:
             raise
         data = b"?"
     text = data.decode("ascii", "replace").strip()
-    if not text.isdigit() or len(text) > 18:
+    if not text.isdigit():
         raise AgentChatError(
             "CURSOR_INVALID",
             f"the cursor of {agent} in {channel.name!r} is no number: {text[:20]!r}",
@@ -171,6 +171,7 @@ class Move:
         self._done = done  # names to take out of `.late/`
         self._temporary: disk.Temporary | None = None
         if number != present:
+            channel.folder.sync()  # what a cursor has passed must not vanish: its number would be given once more
             self._temporary = self._folder.prepare(names.cursor_file(agent), b"%d\n" % number)
 
     def __enter__(self) -> Move:

@@ -353,18 +353,23 @@ class Temporary:
 
 
 def make_folders(path: str, private_below: str = "") -> None:
-    """Make a folder and its parents; those below `private_below` (a home folder) are for its owner alone."""
-    if os.path.isdir(path):
-        return
+    """Make a folder and its parents, durably; those below `private_below` (a home) are for its owner alone."""
     parent = os.path.dirname(path)
-    if parent and parent != path:
-        make_folders(parent, private_below)
-    home = os.path.join(private_below, "")
-    try:
-        os.mkdir(path, 0o700 if private_below and path.startswith(home) else 0o777)
-    except FileExistsError:
-        if not os.path.isdir(path):
-            raise
+    if not os.path.isdir(path):
+        if parent and parent != path:
+            make_folders(parent, private_below)
+        home = os.path.join(private_below, "")
+        try:
+            os.mkdir(path, 0o700 if private_below and path.startswith(home) else 0o777)
+        except FileExistsError:
+            if not os.path.isdir(path):
+                raise
+    if HAS_FOLDER_DESCRIPTORS:  # also when it was there: whoever made it may have died before this
+        try:
+            with Folder(parent, os.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as above:
+                above.sync()
+        except PermissionError:
+            pass  # it may be passed through, not read; its owner made the folder
 
 
 def write_all(fd: int, data: bytes) -> None:
