@@ -300,13 +300,10 @@ class Folder:
         try:
             with self.sub(TMP) as folder:
                 for name in folder.names():
-                    try:
-                        if time.time() - folder.lstat(name).st_mtime > STALE_TEMPORARY:
-                            folder.remove(name)
-                    except OSError:
-                        continue  # its owner, or another sweeper, was quicker
+                    if time.time() - folder.lstat(name).st_mtime > STALE_TEMPORARY:
+                        folder.remove(name)
         except OSError:
-            pass  # another time; nothing reads .tmp/
+            pass  # another sweeper was quicker, or another time: nothing reads .tmp/
 
 
 class Temporary:
