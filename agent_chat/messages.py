@@ -29,8 +29,10 @@ class Draft:
         self.force = force
 
 
-def post(channel: Channel, draft: Draft) -> tuple[int, str, list[str]]:
+def post(channel: Channel, draft: Draft, by_program: bool = False) -> tuple[int, str, list[str]]:
     """Publish a message; durable when this returns its number, its file's name, and warnings.
+
+    `by_program`: its status is one that only the program writes.
 
     AGENT_INVALID_NAME, MESSAGE_INVALID_TEXT, MESSAGE_EMPTY_BODY, MESSAGE_TOO_LARGE,
     MESSAGE_RESERVED_STATUS, MESSAGE_NOT_FOUND (no such parent), MESSAGE_UNKNOWN_RECIPIENT, CHANNEL_BUSY,
@@ -38,7 +40,7 @@ def post(channel: Channel, draft: Draft) -> tuple[int, str, list[str]]:
     """
     sender = names.agent(draft.sender)
     title, status, body = _text(draft.title), _text(draft.status) or "discussion", _body(draft.body)
-    if status.lower().startswith(audit.RESERVED) or status.lower() == "ring":
+    if not by_program and (status.lower().startswith(audit.RESERVED) or status.lower() == "ring"):
         raise AgentChatError(
             "MESSAGE_RESERVED_STATUS", f"only the program itself writes the status {status!r}", ("post", "--help")
         )

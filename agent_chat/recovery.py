@@ -244,7 +244,7 @@ def audit_message(
 ) -> tuple[str, bytes]:
     """The file name and bytes of the message that records a change."""
     title = " ".join([event, *subject.values()])
-    full = {"updated_at": stamp, **body}
+    full = {"updated_at": stamp, **body} if stamp else body
     text = json.dumps(full, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     later = [("concerns", concerns)] if concerns else []
     ts = clock.seconds_stamp(clock.now())

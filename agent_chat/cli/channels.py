@@ -61,8 +61,10 @@ def _channels(call: Call) -> int:
         try:
             with channels.find(call.root, name) as channel:
                 found.append(_summary(channel))
-        except (AgentChatError, OSError) as error:
-            refused.append(error if isinstance(error, AgentChatError) else output.explain(error, call.root, call.command))
+        except AgentChatError as error:
+            refused.append(error)
+        except OSError as error:
+            refused.append(output.explain(error, call.root, call.command))
     rows: list[tuple[str, ...]] = [("CHANNEL", "COUNT", "MEMBERS", "LAST")]
     for one in found:
         members = ",".join(one["members"]) if isinstance(one["members"], list) else ""

@@ -27,6 +27,7 @@ _FIELDS = {
 }
 _OWNER = {**_AS, "--owner": "agent"}
 _PATHS, _TARGET = ("channel", "paths+"), ("channel", "target")
+_STATE = {**_AS, "--actor": "agent", "--strict": "strict?", "--no-audit": "no_audit?"}
 _TASK = ("channel", "task_id")
 _RECOVERY = {
     "--resolve-publication": "resolve_publication",
@@ -146,6 +147,32 @@ COMMANDS: dict[str, Spec] = {
     ),
     "locks": ("locks", "list the path locks", ("channel",), {}),
     "recover-pending": ("locks", "settle what a crashed path-lock command left", ("channel",), {**_AS, **_RECOVERY}),
+    "state": (
+        "state",
+        "derive the summary of a channel; --write saves it",
+        ("channel",),
+        {**_STATE, "--write": "write?", "--save": "write?"},
+    ),
+    "compact": ("state", "write the summary to state.md", ("channel",), _STATE),
+    "event post": (
+        "events",
+        "publish a capability or status event",
+        ("channel",),
+        {
+            **_AS,
+            "--type": "type",
+            "--harness": "harness",
+            "--primitives": "primitives*",
+            "--status": "status",
+            "--detail": "detail",
+        },
+    ),
+    "event read": (
+        "events",
+        "read events, one JSON object a line",
+        ("channel",),
+        {"--from": "agent", "--as": "agent", "--type": "type", "--latest": "latest?"},
+    ),
     "demo": (
         "demo",
         "show two agents at work in a fresh root, in a few seconds",
@@ -155,4 +182,7 @@ COMMANDS: dict[str, Spec] = {
     "version": ("channels", "print the version", (), {}),
 }
 # Words that begin a command of two words: word -> what its commands are about.
-GROUPS: dict[str, str] = {"task": "tasks and leases: work that agents hand to each other"}
+GROUPS: dict[str, str] = {
+    "task": "tasks and leases: work that agents hand to each other",
+    "event": "capability and status events",
+}
