@@ -300,10 +300,13 @@ class Folder:
         try:
             with self.sub(TMP) as folder:
                 for name in folder.names():
-                    if time.time() - folder.lstat(name).st_mtime > STALE_TEMPORARY:
-                        folder.remove(name)
+                    try:
+                        if time.time() - folder.lstat(name).st_mtime > STALE_TEMPORARY:
+                            folder.remove(name)
+                    except OSError:
+                        continue  # its owner, or another sweeper, was quicker
         except OSError:
-            pass  # another sweeper was quicker, or another time: nothing reads .tmp/
+            pass  # another time; nothing reads .tmp/
 
 
 class Temporary:
@@ -361,12 +364,11 @@ def make_folders(path: str, private_below: str = "") -> None:
         except FileExistsError:
             if not os.path.isdir(path):
                 raise
-    if HAS_FOLDER_DESCRIPTORS:  # also when it was there: whoever made it may have died before this
-        try:
-            with Folder(parent, os.open(parent or ".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)) as above:
-                above.sync()
-        except PermissionError:
-            pass  # it may be passed through, not read; its owner made the folder
+    try:  # also when it was there: whoever made it may have died before this
+        with Folder.open(os.path.realpath(parent)) as above:
+            above.sync()
+    except PermissionError:
+        pass  # it may be passed through, not read; its owner made the folder
 
 
 def write_all(fd: int, data: bytes) -> None:
