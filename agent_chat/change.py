@@ -45,7 +45,7 @@ class View:
         self.pending = found
         self._folder = channel.folder
         self._images: dict[str, bytes | None] = {}
-        if found and found.journal:
+        if found and found.journal and found.journal.recovery is None:  # with one, the records are settled
             is_after = found.phase == "published" or found.legacy_outcome == "after"
             self._images = {i.path: i.after if is_after else i.before for i in found.journal.images}
 
@@ -78,8 +78,8 @@ def look(channel: Channel, family: Family, reader: Callable[[View], Result], mus
     except oslock.Busy as busy:
         if must_lock:
             raise _busy(channel, family, busy) from None
-    except (oslock.NoLocks, OSError):
-        pass  # read-only media, or none here: look without it
+    except (oslock.NoLocks, OSError, AgentChatError):
+        pass  # read-only media, none here, a link or a folder in its place: look without it
     else:
         with lock:
             found = recovery.pending(channel, family)
@@ -97,8 +97,12 @@ def look(channel: Channel, family: Family, reader: Callable[[View], Result], mus
 
 
 def _state(channel: Channel, family: Family) -> tuple[object, ...]:
-    """What differs when a change began, went on or ended meanwhile: each publishes a message."""
-    return channel.folder.stamp(), journal.load(channel.folder, family.name)
+    """What differs when a change began, went on or ended meanwhile: each comes and goes in the journals' folder."""
+    try:
+        with channel.folder.sub(journal.FOLDER) as journals:
+            return channel.folder.stamp(), journals.stamp(), journal.load(channel.folder, family.name)
+    except (FileNotFoundError, AgentChatError):
+        return (channel.folder.stamp(),)
 
 
 def _busy(channel: Channel, family: Family, busy: oslock.Busy) -> AgentChatError:
@@ -182,7 +186,8 @@ class Change:
             if self._run(entry):
                 self.channel.log.forget_numbers(number)
                 return
-        raise self._failed(self.family.audit_failed(self.event), "its name was taken twice by another program")
+        text = f"{self.event}: its name was taken twice by another program; nothing was changed"
+        raise AgentChatError(self.family.audit_failed(self.event), text, ("peek", self.channel.name))
 
     def _run(self, entry: journal.Journal) -> bool:
         """Steps 3 to 7. False when the message's name was taken by other bytes, and everything is as before."""
@@ -199,43 +204,57 @@ class Change:
             text = f"{changed} was changed by another program just now; nothing was done"
             raise AgentChatError(self.family.changed, text, ("task", "list", self.channel.name)) from None
         except disk.NotDurable as error:
-            raise self._failed(self.family.code("TRANSACTION_CLEANUP_FAILED"), _why(error), stays=True) from None
-        except FileExistsError:
-            self._undo(entry, "the message's name is taken")
-            return False
-        except (OSError, AgentChatError) as error:
-            if not self._undo(entry, _why(error)):
-                raise self._failed(code, _why(error)) from None
-        except BaseException:
-            self._undo(entry, "interrupted")
-            raise
-        try:
-            journal.remove(folder, family)
-        except OSError as error:
-            raise self._failed(self.family.code("TRANSACTION_CLEANUP_FAILED"), _why(error), stays=True) from None
+            raise self._stays("TRANSACTION_CLEANUP_FAILED", f"{_why(error)}; the change stands") from None
+        except BaseException as error:
+            if not self._undo(entry, error):
+                if isinstance(error, FileExistsError):
+                    return False
+                if isinstance(error, (OSError, AgentChatError)):
+                    text = f"{self.event}: {_why(error)}; nothing was changed"
+                    raise AgentChatError(code, text, ("peek", self.channel.name)) from None
+                raise
+            self._clean()
+            if not isinstance(error, OSError):
+                raise  # interrupted when it was committed
+        else:
+            self._clean()
         return True
 
-    def _undo(self, entry: journal.Journal, why: str) -> bool:
-        """Settle an ordinary error at once; True when the change turns out to be committed and stands."""
+    def _clean(self) -> None:
+        """Step 7."""
         try:
-            is_committed = entry.is_committed(self.channel.folder)
-            journal.settle(self.channel.folder, entry, is_committed)
-            if not is_committed:
-                journal.remove(self.channel.folder, self.family.name)
-                self._give_back(entry)
-        except (OSError, journal.Unclear, AgentChatError) as error:
-            text = f"{why}; undoing failed too: {_why(error)}"
-            raise self._failed(self.family.code("AUDIT_ROLLBACK_FAILED"), text, stays=True) from None
+            journal.remove(self.channel.folder, self.family.name)
+        except OSError as error:
+            raise self._stays("TRANSACTION_CLEANUP_FAILED", f"{_why(error)}; the change stands") from None
+
+    def _undo(self, entry: journal.Journal, error: BaseException) -> bool:
+        """Settle an ordinary error at once; True when the change turns out to be committed and stands."""
+        folder = self.channel.folder
+        try:
+            is_committed = entry.is_committed(folder)
+            journal.settle(folder, entry, is_committed)
+            if is_committed:
+                folder.sync()
+            else:
+                journal.remove(folder, self.family.name)
+        except (OSError, journal.Unclear, AgentChatError) as again:
+            text = f"{_why(error) or 'interrupted'}; undoing failed too: {_why(again)}"
+            raise self._stays("AUDIT_ROLLBACK_FAILED", text) from None
+        if not is_committed:
+            self._give_back(entry)
         return is_committed
 
     def _give_back(self, entry: journal.Journal) -> None:
         if entry.message:
-            self.channel.log.give_back(names.claimed_number(entry.message[0]))
+            try:
+                self.channel.log.give_back(names.claimed_number(entry.message[0]))
+            except OSError:
+                pass  # a gap in the numbers
 
-    def _failed(self, code: str, why: str, stays: bool = False) -> AgentChatError:
-        done = "the journal stays" if stays else "nothing was changed"
-        words = (*self.family.words, self.channel.name, "--as", self.actor) if stays else ("peek", self.channel.name)
-        return AgentChatError(code, f"{self.event}: {why}; {done}", words)
+    def _stays(self, what: str, why: str) -> AgentChatError:
+        """A failure that leaves the journal, and with it the family closed."""
+        words = (*self.family.words, self.channel.name, "--as", self.actor)
+        return AgentChatError(self.family.code(what), f"{self.event}: {why}; the journal stays", words)
 
 
 def _why(error: BaseException) -> str:

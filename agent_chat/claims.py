@@ -94,9 +94,27 @@ def _candidates(source: Source, task: Task) -> Iterator[Claim]:
         raise tasks.storage_invalid("LEASE_STORAGE_INVALID", source, error) from None
     for name in listed:
         if name.lower().startswith(head):
-            claim = read(source, f"claims/{name}")
+            try:
+                claim = read(source, f"claims/{name}")
+            except AgentChatError:
+                if not _is_of_another(source, task, name[:-5]):
+                    raise
+                continue
             if claim:
                 yield claim
+
+
+def _is_of_another(source: Source, task: Task, stem: str) -> bool:
+    """Whether the lease in the record of another task, such as T-1.2 beside T-1, accounts for a damaged claim."""
+    for at in range(len(task.id) + 1, len(stem)):
+        if stem[at] == ".":
+            try:
+                other = tasks.find(source, stem[:at])
+            except AgentChatError:
+                continue
+            if other and other.lease_expires_at is not None and other.is_owned_by(stem[at + 1 :]):
+                return True
+    return False
 
 
 def read(source: Source, path: str) -> Claim | None:
@@ -104,7 +122,7 @@ def read(source: Source, path: str) -> Claim | None:
     try:
         data = source.read(path)
     except AgentChatError as error:
-        raise tasks.storage_invalid("LEASE_STORAGE_INVALID", source, error) from None
+        raise tasks.storage_invalid("LEASE_STORAGE_INVALID", source, error, path) from None
     return None if data is None else decode(source.channel.name, path, data)
 
 

@@ -43,8 +43,14 @@ def claim_next(channel: Channel, actor: str, length: int, workspace: Workspace) 
         known = {task.id.lower(): task for task in listed}
         ready = [task for task in listed if task.status == tasks.OPEN and not tasks.unfinished(change, task, known)]
         mine = [task for task in ready if task.is_owned_by(actor)] + [task for task in ready if task.owner is None]
-        if mine:
-            return _claim(change, mine[0], length, workspace)
+        refusals = []
+        for task in mine:
+            try:
+                return _claim(change, task, length, workspace)
+            except AgentChatError as error:  # a damaged claim blocks only its own task
+                refusals.append(error)
+    if refusals:
+        raise refusals[0]
     text = f"no ready task for {actor} in channel {channel.name!r}"
     raise AgentChatError("TASK_NOT_FOUND", text, ("wait", channel.name, "--as", actor))
 
@@ -120,9 +126,11 @@ def recover(channel: Channel, task_id: str, actor: str, reason: str, length: int
 def _grant(change: Change, task: Task, lost: Claim | None, event: str, length: int, reason: str) -> Task:
     """Put the task and a new claim by the actor into the change; `lost` is the expired one it follows."""
     path = names.claim_file(task.id, change.actor)
-    if lost is not None:
-        change.put(lost.path, None)
-    if lost is None or path.lower() != lost.path.lower():
+    if lost is not None and lost.path.lower() == path.lower():
+        path = lost.path
+    else:
+        if lost is not None:
+            change.put(lost.path, None)
         other = claims.read(change, path)
         if other is not None:
             raise _conflict(task, f"cannot be claimed: {path} is {other.owner}'s claim of {other.task_id}", other.owner)
@@ -204,7 +212,8 @@ def recover_pending(channel: Channel, family: recovery.Family, actor: str, resol
     """As LeaseStore.recover_pending, for any family."""
     names.agent(actor)
     if resolve not in (None, "rollback", "published"):
-        raise AgentChatError("TASK_INVALID_ARGUMENT", f"{resolve!r} is neither rollback nor published", ("--help",))
+        code = "TASK_INVALID_ARGUMENT" if family is recovery.TASK else "USAGE_ERROR"
+        raise AgentChatError(code, f"{resolve!r} is neither rollback nor published", (*family.words, "--help"))
     with changes.take_lock(channel, family, actor):
         found = recovery.pending(channel, family)
         if found is None:

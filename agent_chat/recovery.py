@@ -90,28 +90,38 @@ class Pending:
 
 def pending(channel: Channel, family: Family) -> Pending | None:
     """The unfinished transaction of a family; None when there is none."""
-    folder = channel.folder
-    data = journal.load(folder, family.name)
-    if data is not None:
-        try:
-            found = journal.decode(data, channel.name, family.fits)
-            if found.replaces not in ("", family.legacy):
-                raise journal.Invalid(f"{found.replaces!r} is no journal")
-            return Pending(family, found, found.phase(folder))
-        except journal.Invalid as error:
-            return Pending(family, None, "", str(error))
-    data = journal.read(folder, family.legacy)
-    if data is None:
-        return None
-    from agent_chat import legacy
-
     try:
-        old, phase, outcome = legacy.decode(channel, family.name, data)
-    except journal.Invalid as error:
+        data = journal.load(channel.folder, family.name)
+        if data is not None:
+            found = _decode(channel, family, data)
+            return Pending(family, found, found.phase(channel.folder))
+        data = journal.read(channel.folder, family.legacy)
+        if data is None:
+            return None
+        from agent_chat import legacy
+
+        found, phase, outcome = legacy.decode(channel, family.name, data)
+    except (journal.Invalid, AgentChatError) as error:  # also a link or a folder in its place
         return Pending(family, None, "", str(error))
-    result = Pending(family, old, phase)
+    result = Pending(family, found, phase)
     result.legacy_outcome = outcome
     return result
+
+
+def _decode(channel: Channel, family: Family, data: bytes) -> journal.Journal:
+    """A journal of ours. journal.Invalid unless its records, messages and older journal are this family's."""
+    found = journal.decode(data, channel.name, family.fits)
+    if found.replaces not in ("", family.legacy):
+        raise journal.Invalid(f"{found.replaces!r} is no journal")
+    for message in (found.message, found.recovery):
+        if message is not None:
+            if not names.message_number(message[0]):
+                raise journal.Invalid(f"{message[0]!r} is no message's name")
+            try:
+                frontmatter.parse(*message)
+            except frontmatter.NotWhole as error:
+                raise journal.Invalid(f"its message {message[0]} is none: {error}") from None
+    return found
 
 
 def settle_or_refuse(channel: Channel, family: Family, actor: str) -> None:
@@ -149,13 +159,12 @@ def recover(channel: Channel, found: Pending, actor: str, resolve: str = "") -> 
         raise found.refusal(channel.name, actor)
     if entry.recovery is None:
         is_after = _outcome(channel, found, actor, resolve)
-        stamp = clock.seconds_stamp(clock.now()).replace(":", "")[:17]
         try:
-            journal.settle(folder, entry, is_after, stamp if resolve else "")
+            journal.settle(folder, entry, is_after, _stamp() if resolve else "")
         except journal.Unclear as unclear:
-            again = (*family.words, channel.name, "--as", actor, "--resolve-publication", "rollback|published")
-            text = f"{unclear} is neither as before nor as after {entry.event}; nothing was changed"
-            raise AgentChatError(family.unclear, text, again) from None
+            words = _resolving(channel, family, actor, "published" if is_after else "rollback")
+            text = f"{unclear}; nothing was changed; --resolve-publication keeps a copy of it and settles"
+            raise AgentChatError(family.unclear, text, words) from None
         if is_after and entry.message and not entry.is_committed(folder):
             _publish(channel, family, entry)
         entry.recovery = _recovery_message(channel, entry, actor, family, is_after)
@@ -168,6 +177,7 @@ def recover(channel: Channel, found: Pending, actor: str, resolve: str = "") -> 
         except FileExistsError:
             entry.recovery = _renumbered(channel, entry.recovery)
             journal.write(folder, family.name, entry)
+    folder.sync()  # one that was there may have been left by a crash before it was durable
     if entry.replaces:
         journal.put(folder, [(entry.replaces, None)])
     journal.remove(folder, family.name)
@@ -179,10 +189,20 @@ def _outcome(channel: Channel, found: Pending, actor: str, resolve: str) -> bool
     if resolve:
         return resolve == "published"
     if found.legacy_outcome == "unknown":
-        words = (*found.family.words, channel.name, "--as", actor, "--resolve-publication", "rollback|published")
-        text = "a journal of version 1 cannot prove whether its change was published; look, then say"
+        text = "a journal of version 1 cannot prove whether its change was published: see whether a message says so,"
+        text += " then give --resolve-publication published, or else rollback"
+        words = _resolving(channel, found.family, actor, "rollback")
         raise AgentChatError(found.family.code("TRANSACTION_PUBLICATION_UNKNOWN"), text, words)
     return found.legacy_outcome == "after" or found.phase == "published"
+
+
+def _resolving(channel: Channel, family: Family, actor: str, word: str) -> tuple[str, ...]:
+    return (*family.words, channel.name, "--as", actor, "--resolve-publication", word)
+
+
+def _stamp() -> str:
+    """Now, for a file's name."""
+    return clock.micro_stamp(clock.now()).replace(":", "")[:24]
 
 
 def _publish(channel: Channel, family: Family, entry: journal.Journal) -> None:
@@ -218,8 +238,8 @@ def _recovery_message(
     return audit_message(channel, number, actor, event, entry.subject, body, stamp, concerns)
 
 
-def discard_journal(channel: Channel, family: Family, actor: str) -> str:
-    """Put a damaged journal aside, under the lock; its new path. Records stay as they are."""
+def discard_journal(channel: Channel, family: Family, actor: str, reason: str) -> str:
+    """Put a damaged journal aside, with who did it and why, under the lock; its new path. Records stay as they are."""
     found = pending(channel, family)
     if found is None:
         raise AgentChatError(family.code("TRANSACTION_NOT_FOUND"), "no journal is there", ("peek", channel.name))
@@ -227,9 +247,12 @@ def discard_journal(channel: Channel, family: Family, actor: str) -> str:
         text = "the journal is sound: settle it instead of discarding it"
         raise AgentChatError(family.code("TRANSACTION_PENDING"), text, (*family.words, channel.name, "--as", actor))
     path = f"{journal.FOLDER}/{family.name}.json"
-    is_ours = journal.read(channel.folder, path) is not None
-    stamp = clock.seconds_stamp(clock.now()).replace(":", "")[:17]
-    return journal.set_aside(channel.folder, path if is_ours else family.legacy, stamp)
+    try:
+        is_ours = journal.read(channel.folder, path) is not None
+        return journal.set_aside(channel.folder, path if is_ours else family.legacy, _stamp(), f"{actor}: {reason}")
+    except AgentChatError as error:
+        text = f"{error.message}; move it away by hand"
+        raise AgentChatError(family.code("TRANSACTION_INVALID"), text, ("doctor", channel.name)) from None
 
 
 def audit_message(

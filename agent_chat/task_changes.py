@@ -67,8 +67,7 @@ def create(channel: Channel, task_id: str, maker: str, edits: Edits, workspace: 
     tasks.checked_id(task_id)
     names.agent(maker, "TASK_INVALID_CREATED_BY")
     with channel.change("task.created", maker) as change:
-        present = change.read(names.task_file(task_id)) is not None
-        if present or any(name.lower() == task_id.lower() + ".json" for name in change.names("tasks")):
+        if tasks.is_there(change, task_id):
             text = f"task {task_id} exists already in channel {channel.name!r}"
             raise AgentChatError("TASK_ALREADY_EXISTS", text, ("task", "show", channel.name, task_id))
         record: dict[str, object] = dict.fromkeys(tasks.FIELDS)
@@ -76,6 +75,7 @@ def create(channel: Channel, task_id: str, maker: str, edits: Edits, workspace: 
         record.update({"depends_on": [], "files_hint": [], "acceptance": []})
         record.update(edits.values(change, task_id, workspace))
         task = tasks.Task(names.task_file(task_id), {**record, "updated_at": clock.micro_stamp(change.now)})
+        claims.of_task(change, task)  # one that is left from a record that is gone
         tasks.record_change(change, "task.created", None, task, {})
     return task
 
@@ -111,9 +111,9 @@ def _respect_lease(change: Change, task: Task, actor: str, values: dict[str, obj
             raise AgentChatError("LEASE_RECOVERY_REQUIRED", text, words)
     elif touched:
         text = f"{task.id} is leased by {lease.owner} until {lease.lease_expires_at}; {touched[0]} is its lease's"
-        raise AgentChatError(
-            "LEASE_MUTATION_REQUIRED", text, ("task", "release", channel, task.id, "--as", lease.owner)
-        )
+        is_own = lease.is_held_by(actor)
+        follow = ("task", "release", channel, task.id, "--as", actor) if is_own else ("task", "show", channel, task.id)
+        raise AgentChatError("LEASE_MUTATION_REQUIRED", text, follow)
     elif not lease.is_held_by(actor):
         text = f"{task.id} is leased by {lease.owner} until {lease.lease_expires_at}"
         raise AgentChatError("LEASE_OWNER_MISMATCH", text, ("task", "show", channel, task.id))

@@ -36,6 +36,7 @@ MOVES = {
     CANCELLED: (),
 }
 NEEDS_READY = (IN_PROGRESS, DONE)
+_DAMAGED = "damaged"  # stands in for the status of a record that cannot be read
 
 
 class Task:
@@ -103,6 +104,12 @@ def find(source: Source, task_id: str) -> Task | None:
     return None if data is None else decode(source.channel.name, path, data)
 
 
+def is_there(source: Source, task_id: str) -> bool:
+    """Whether there is a record of this id, be it damaged."""
+    low = task_id.lower() + ".json"
+    return any(name.lower() == low for name in _names(source))
+
+
 def everything(source: Source) -> tuple[list[Task], list[AgentChatError]]:
     """All sound tasks by id, and what is wrong with the others."""
     found, damaged = [], []
@@ -120,7 +127,7 @@ def _read(source: Source, path: str) -> bytes | None:
     try:
         return source.read(path)
     except AgentChatError as error:
-        raise storage_invalid("TASK_STORAGE_INVALID", source, error) from None
+        raise storage_invalid("TASK_STORAGE_INVALID", source, error, path) from None
 
 
 def _names(source: Source) -> list[str]:
@@ -130,9 +137,10 @@ def _names(source: Source) -> list[str]:
         raise storage_invalid("TASK_STORAGE_INVALID", source, error) from None
 
 
-def storage_invalid(code: str, source: Source, error: AgentChatError) -> AgentChatError:
+def storage_invalid(code: str, source: Source, error: AgentChatError, path: str = "") -> AgentChatError:
     """A storage layer's refusal (a link, a folder in a record's place) in a family's code."""
-    return AgentChatError(code, error.message, ("doctor", source.channel.name))
+    details: dict[str, object] = {"file": path, "problems": [code]} if path else {}
+    return AgentChatError(code, error.message, ("doctor", source.channel.name), details)
 
 
 def decode(channel: str, path: str, data: bytes) -> Task:
@@ -248,15 +256,19 @@ def is_branch(text: str) -> bool:
 
 
 def unfinished(source: Source, task: Task, known: dict[str, Task] | None = None) -> list[tuple[str, str]]:
-    """(id, status) of the dependencies that are not done; `missing` where there is no record.
+    """(id, status) of the dependencies that are not done; `missing` where there is no record, or `damaged`.
 
     `known`: tasks by lower-case id whose records need not be read.
     """
     found = []
     for other_id in task.depends_on:
-        other = (known or {}).get(other_id.lower()) or find(source, other_id)
-        if other is None or other.status != DONE:
-            found.append((other_id, other.status if other else "missing"))
+        try:
+            other = (known or {}).get(other_id.lower()) or find(source, other_id)
+            status = other.status if other else "missing"
+        except AgentChatError:
+            status = _DAMAGED
+        if status != DONE:
+            found.append((other_id, status))
     return found
 
 
@@ -265,8 +277,11 @@ def described(waits: Sequence[tuple[str, str]]) -> str:
 
 
 def need_ready(source: Source, task: Task) -> None:
-    """TASK_DEPENDENCY_NOT_READY unless everything it depends on is done."""
+    """TASK_DEPENDENCY_NOT_READY unless everything it depends on is done; a damaged one's own code."""
     waits = unfinished(source, task)
+    for other_id, status in waits:
+        if status == _DAMAGED:
+            find(source, other_id)
     if waits:
         text = f"{task.id} waits for {described(waits)}"
         raise AgentChatError("TASK_DEPENDENCY_NOT_READY", text, ("task", "show", task.channel, waits[0][0]))
@@ -289,20 +304,19 @@ def checked_dependencies(source: Source, task_id: str, typed: Sequence[str]) -> 
     seen: set[str] = set()
     waiting = list(found)
     while waiting:
-        task = waiting.pop()
-        if task.id.lower() == task_id.lower():
-            text = f"{task_id} would depend on itself through {', '.join(typed)}"
-            raise AgentChatError("TASK_DEPENDENCY_CYCLE", text, ("task", "show", channel, typed[0]))
-        for next_id in task.depends_on:
+        for next_id in waiting.pop().depends_on:
             if next_id.lower() not in seen:
                 seen.add(next_id.lower())
                 further = find(source, next_id)
                 waiting += [further] if further else []
+    if task_id.lower() in seen:
+        text = f"{task_id} would depend on itself through {', '.join(typed)}"
+        raise AgentChatError("TASK_DEPENDENCY_CYCLE", text, ("task", "show", channel, typed[0]))
     return [task.id for task in found]
 
 
 def waiters(source: Source, task: Task) -> list[Task]:
-    """The tasks that depend on this one. Damaged ones are passed over: they stop only what needs them."""
+    """The unfinished tasks that depend on this one. Damaged ones are passed over: they stop only what needs them."""
     found = []
     wanted = f'"{task.id.lower()}"'.encode()
     for name in _names(source):
@@ -311,7 +325,8 @@ def waiters(source: Source, task: Task) -> list[Task]:
             data = _read(source, path)
             if data and wanted in data.lower() and path != task.path:  # most are told apart without parsing
                 other = decode(source.channel.name, path, data)
-                if any(other_id.lower() == task.id.lower() for other_id in other.depends_on):
+                is_waiting = other.status not in FINAL
+                if is_waiting and any(other_id.lower() == task.id.lower() for other_id in other.depends_on):
                     found.append(other)
         except AgentChatError:
             continue

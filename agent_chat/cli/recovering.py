@@ -26,7 +26,7 @@ def recover_pending(call: Call, channel: Channel, family: recovery.Family) -> in
         if not call.text("reason").strip():
             raise call.usage("--discard-journal needs --reason")
         with change.take_lock(channel, family, actor):
-            path = recovery.discard_journal(channel, family, actor)
+            path = recovery.discard_journal(channel, family, actor, call.text("reason").strip())
         result: dict[str, object] = {"channel": channel.name, "discarded": path}
         return output.answer(call, result, f"put the damaged journal aside: {channel.name}/{path}")
     resolve = call.text("resolve_publication") if call.given("resolve_publication") else None

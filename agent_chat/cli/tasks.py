@@ -98,7 +98,7 @@ def _list(call: Call, channel: Channel) -> int:
         known = {task.id.lower(): task for task in found}
         listed = []
         for task in found:
-            waits = _waits(view, task, known, damaged)
+            waits = tasks.unfinished(view, task, known)
             is_wanted = (not status or task.status == status) and (not owner or task.is_owned_by(owner))
             if is_wanted and not (call.flag("ready") and (waits or task.status != tasks.OPEN)):
                 listed.append((task, waits))
@@ -119,14 +119,6 @@ def _list(call: Call, channel: Channel) -> int:
         following = output.command_line(("doctor", channel.name), call.text("root"))
         output.note(f"agent-chat: {len(damaged) - _NAMED} more damaged records; next: {following}")
     return REFUSED if damaged else OK
-
-
-def _waits(view: View, task: Task, known: dict[str, Task], damaged: list[AgentChatError]) -> Waits:
-    try:
-        return tasks.unfinished(view, task, known)
-    except AgentChatError:
-        broken = {str(error.details.get("file", "")).lower() for error in damaged}
-        return [(other, "damaged") for other in task.depends_on if f"tasks/{other}.json".lower() in broken]
 
 
 def _object(task: Task, waits: Waits) -> dict[str, object]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 import base64
 import binascii
 
+from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk, records
 
 TYPE_CHECKING = False
@@ -37,7 +38,7 @@ class Invalid(ValueError):
 
 
 class Unclear(ValueError):
-    """A record equals neither its before nor its after image; nothing was changed. The text names it."""
+    """A record equals neither its before nor its after image; nothing was changed. The text says which."""
 
 
 class Changed(ValueError):
@@ -100,7 +101,7 @@ class Journal:
     def phase(self, folder: disk.Folder) -> str:
         if self.is_committed(folder):
             return "published"
-        return "applied" if all(read(folder, i.path) == i.after for i in self.images) else "prepared"
+        return "applied" if all(_is(folder, i.path, i.after) for i in self.images) else "prepared"
 
 
 def decode(data: bytes, channel: str, fits: Callable[[str], bool]) -> Journal:
@@ -126,6 +127,8 @@ def decode(data: bytes, channel: str, fits: Callable[[str], bool]) -> Journal:
         if not fits(one["path"]):
             raise Invalid(f"{one['path']!r} is no record of this channel")
         images.append(Image(one["path"], unpacked(one["before"]), unpacked(one["after"])))
+    if len({image.path for image in images}) != len(images):
+        raise Invalid("a record stands twice")
     message, recovery = _message(found["message"]), _message(found["recovery"])
     if message is None and recovery is None:
         raise Invalid("it has no message")
@@ -139,7 +142,7 @@ def _message(found: Any) -> tuple[str, bytes] | None:
     if not isinstance(found, dict) or set(found) != {"name", "text"}:
         raise Invalid("a message is none")
     name, text = found["name"], unpacked(found["text"])
-    if not isinstance(name, str) or "/" in name or "\\" in name or not name[:4].isdigit() or text is None:
+    if not isinstance(name, str) or text is None:
         raise Invalid("a message has no name or text")
     return name, text
 
@@ -162,7 +165,7 @@ def unpacked(text: Any) -> bytes | None:
 
 
 def read(folder: disk.Folder, path: str) -> bytes | None:
-    """The bytes of a record; None when there is no such file."""
+    """The bytes of a record; None when there is no such file. AgentChatError STORAGE_* when it is something else."""
     where, _, name = path.rpartition("/")
     try:
         if not where:
@@ -177,7 +180,15 @@ def holds(folder: disk.Folder, name: str, data: bytes) -> bool:
     """Whether the file `name` of the channel holds exactly `data`."""
     try:
         return folder.read(name) == data
-    except OSError:
+    except (OSError, AgentChatError):  # also a link or a folder of that name
+        return False
+
+
+def _is(folder: disk.Folder, path: str, data: bytes | None) -> bool:
+    """Whether a record is exactly this."""
+    try:
+        return read(folder, path) == data
+    except AgentChatError:
         return False
 
 
@@ -207,7 +218,7 @@ def write(folder: disk.Folder, family: str, journal: Journal) -> None:
 def apply(folder: disk.Folder, family: str, journal: Journal) -> None:
     """Steps 4 and 5: the records get their after bytes. Changed, and no journal, when one has not its before bytes."""
     for image in journal.images:
-        if read(folder, image.path) != image.before:
+        if not _is(folder, image.path, image.before):
             remove(folder, family)
             raise Changed(image.path)
     put(folder, [(image.path, image.after) for image in journal.images])
@@ -233,27 +244,39 @@ def settle(folder: disk.Folder, journal: Journal, want_after: bool, force: str =
     `force`: a record that equals neither is first kept as `.journal/<name>.conflict-<force>`.
     """
     differing: list[tuple[str, bytes | None]] = []
+    conflicts: list[tuple[str, bytes]] = []
     for image in journal.images:
-        present, want = read(folder, image.path), image.after if want_after else image.before
+        want = image.after if want_after else image.before
+        try:
+            present = read(folder, image.path)
+        except AgentChatError as error:
+            raise Unclear(f"{error.message}; move it away, then repeat this") from None
         if present not in (image.before, image.after):
             if not force:
-                raise Unclear(image.path)
+                raise Unclear(f"{image.path} is neither as before nor as after {journal.event}")
             if present is not None:
-                with folder.sub(FOLDER, create=True) as sub:
-                    sub.replace(f"{image.path.replace('/', '.')}.conflict-{force}", present)
+                conflicts.append((f"{image.path.replace('/', '.')}.conflict-{force}", present))
         if present != want:
             differing.append((image.path, want))
+    if conflicts:
+        with folder.sub(FOLDER, create=True) as sub:
+            for name, data in conflicts:
+                sub.replace(name, data)
     if differing:
         put(folder, differing)
 
 
-def set_aside(folder: disk.Folder, path: str, stamp: str) -> str:
-    """Move a damaged journal to `.journal/.damaged/`; its new path. FileNotFoundError when there is none."""
+def set_aside(folder: disk.Folder, path: str, stamp: str, why: str) -> str:
+    """Move a damaged journal to `.journal/.damaged/`, and `why` beside it; its new path.
+
+    FileNotFoundError when there is none.
+    """
     data = read(folder, path)
     if data is None:
         raise FileNotFoundError(path)
     name = f"{path.rpartition('/')[2].lstrip('.')}.{stamp}"
     with folder.sub(FOLDER, create=True) as sub, sub.sub(DAMAGED_FOLDER, create=True) as damaged:
+        damaged.replace(f"{name}.why", why.encode("utf-8", "replace") + b"\n", sync=False)
         damaged.replace(name, data)
     put(folder, [(path, None)])
     return f"{FOLDER}/{DAMAGED_FOLDER}/{name}"
