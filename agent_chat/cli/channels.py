@@ -88,14 +88,15 @@ def _roster(call: Call) -> int:
             try:
                 read[agent] = cursors.stored(channel, agent)
             except AgentChatError:
-                read[agent] = "?"  # `read` and `doctor` name the cure
+                read[agent] = None  # `read` and `doctor` name the cure
+        so_far = [f"{agent} #{'?' if at is None else at}" for agent, at in read.items()]
         lines = [
             f"channel: {channel.name}",
             f"topic:   {channel.meta.topic or '-'}",
             f"members: {', '.join(channel.meta.members) or '- (anyone)'}",
             f"count:   {summary['count']}",
             f"last:    {_last_line(summary['last'])}",
-            f"read:    {', '.join(f'{agent} #{at}' for agent, at in read.items()) or '-'}",
+            f"read:    {', '.join(so_far) or '-'}",
         ]
         return (
             output.answer(call, {**summary, "created": channel.meta.created, "cursors": read}, "\n".join(lines)) or OK
