@@ -8,7 +8,7 @@ from agent_chat import channel as channels
 from agent_chat import cursors, log, messages, names
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
-from agent_chat.errors import OK, AgentChatError
+from agent_chat.errors import AgentChatError
 
 
 def run(call: Call) -> int:
@@ -98,6 +98,5 @@ def _roster(call: Call) -> int:
             f"last:    {_last_line(summary['last'])}",
             f"read:    {', '.join(so_far) or '-'}",
         ]
-        return (
-            output.answer(call, {**summary, "created": channel.meta.created, "cursors": read}, "\n".join(lines)) or OK
-        )
+        shown = "\n".join(line.replace("\n", " ") for line in lines)
+        return output.answer(call, {**summary, "created": channel.meta.created, "cursors": read}, shown)

@@ -112,7 +112,7 @@ class Call:
         return int(text)
 
     def is_agent_known(self) -> bool:
-        return self.given("agent") or "AGENT_CHAT_NAME" in os.environ
+        return self.given("agent") or bool(os.environ.get("AGENT_CHAT_NAME"))
 
     def agent(self, code: str = "AGENT_INVALID_NAME") -> str:
         """Who acts: --as or --from, else $AGENT_CHAT_NAME."""

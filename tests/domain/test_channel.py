@@ -169,6 +169,8 @@ def test_channels_lists_name_count_members_and_last_message(root: Root) -> None:
 def test_a_title_of_another_program_forges_no_line_of_the_list(root: Root) -> None:
     path = root.put(1)
     path.write_text(path.read_text().replace("title: t", 'title: "t\\nevil  9  eve  #9 eve: x\\r\\e[2J"'))
+    meta = {"members": ["a\nevil member"], "topic": "\nevil topic\x1b", "created": ""}
+    (root.folder() / "_meta.json").write_text(json.dumps(meta))
     for words in (["channels"], ["roster", "c"], ["wait", "c", "--as", "bob", "--timeout", "0", "--peek"]):
         out = root.ok(*words).out
         assert "\x1b" not in out and "\r" not in out and not any(line.startswith("evil") for line in out.splitlines())
