@@ -82,10 +82,11 @@ class Look:
 class Log:
     """The messages of one open channel folder."""
 
-    __slots__ = ("folder", "unreadable")
+    __slots__ = ("_seen", "folder", "unreadable")
 
     def __init__(self, folder: disk.Folder) -> None:
         self.folder = folder
+        self._seen = 0  # bytes of the index that the last look knew
         self.unreadable: dict[str, Unreadable] = {}  # of the last look
 
     # ---- looking ------------------------------------------------------------------------------
@@ -133,30 +134,46 @@ class Log:
 
     def _known(self) -> set[str] | None:
         """The names in the index; None when there is no index."""
+        data = self._index()
+        self._seen = len(data or b"")
+        return None if data is None else set(_names_in(data))
+
+    def _index(self) -> bytes | None:
         try:
             with self.folder.sub(INDEX) as index:
-                data = index.read(_ARRIVALS, _INDEX_LIMIT)
+                return index.read(_ARRIVALS, _INDEX_LIMIT)
         except (FileNotFoundError, AgentChatError):
             return None
-        return {name for name in data.decode("utf-8", "replace").split("\n") if names.message_number(name)}
 
     def note_arrivals(
         self, opened: Mapping[str, frontmatter.Message] = _NONE
     ) -> tuple[Look, dict[str, frontmatter.Message]]:
         """Look, and put what is new into the index, late names into each reader's `.late/` first.
 
-        To be called under the channel's lock: a look from before it may miss what another reader,
-        who looked later, has noted already.
+        To be called under the channel's lock: an earlier look may miss what another reader has noted
+        since. Where the lock does nothing, or its holder is stopped, another may still note something
+        between this look and its entry. Its look may have passed ours by: what lies below its highest
+        counts as late; and ours may have missed some of its own, so we look once more.
         """
-        look, opened = self.look(opened)
-        if look.late:
+        while True:
+            look, found = self.look(opened)
+            opened = {**opened, **found}
+            self._keep_late([name for _, name in look.late])
+            if not look.new:
+                return look, opened
+            data = "".join(name + "\n" for _, name in look.new).encode()
+            with self.folder.sub(INDEX, create=True) as index:
+                index.append(_ARRIVALS, data)
+                if index.lstat(_ARRIVALS).st_size <= self._seen + len(data):
+                    return look, opened
+            top = max(map(names.message_number, _names_in((self._index() or b"")[self._seen :])), default=0)
+            self._keep_late([name for number, name in look.new if number < top])
+
+    def _keep_late(self, late: Collection[str]) -> None:
+        if late:
             with self.folder.sub(CURSORS, create=True) as cursors:
                 for agent in readers(cursors):
-                    keep_late(cursors, agent, [name for _, name in look.late])
-        if look.new:
-            with self.folder.sub(INDEX, create=True) as index:
-                index.append(_ARRIVALS, "".join(name + "\n" for _, name in look.new).encode())
-        return look, opened
+                    keep_late(cursors, agent, late)
 
     # ---- numbers -------------------------------------------------------------------------------
 
@@ -192,6 +209,11 @@ class Log:
                         taken.remove(name)
         except OSError:
             pass  # what was published stays so; the next one drops them
+
+
+def _names_in(index: bytes) -> list[str]:
+    """The names in a piece of the index; a torn line is none."""
+    return [name for name in index.decode("utf-8", "replace").split("\n") if names.message_number(name)]
 
 
 def _highest_taken(taken: disk.Folder) -> int:

@@ -131,10 +131,12 @@ def assert_markers(root: Root) -> None:
     assert [(root.folder() / name).read_text() for name in found] == ["work\n", "more work\n"]
 
 
-def assert_channel_or_none(root: Root, name: str = "d") -> None:
+def assert_channel_or_none(root: Root, members: Iterable[str] = ("alice, bob",), name: str = "d") -> None:
     """The channel is not there, or whole."""
-    if name in root.ok("channels").out:
-        assert "alice, bob" in root.ok("roster", name).out
+    if (root.folder(name) / "_meta.json").exists():
+        shown = root.ok("roster", name).out.splitlines()
+        assert shown[:2] == [f"channel: {name}", "topic:   t"], shown
+        assert shown[2][9:] in members, shown
 
 
 def assert_clean_refusal(outcome: Outcome) -> None:
