@@ -9,6 +9,7 @@ whose name is in the journal before it appears, so that dying anywhere repeats n
 from __future__ import annotations
 
 import json
+import stat
 
 from agent_chat import clock, frontmatter, names
 from agent_chat.errors import AgentChatError
@@ -95,7 +96,7 @@ def pending(channel: Channel, family: Family) -> Pending | None:
         if data is not None:
             found = _decode(channel, family, data)
             return Pending(family, found, found.phase(channel.folder))
-        data = journal.read(channel.folder, family.legacy)
+        data = _legacy_bytes(channel, family)
         if data is None:
             return None
         from agent_chat import legacy
@@ -106,6 +107,15 @@ def pending(channel: Channel, family: Family) -> Pending | None:
     result = Pending(family, found, phase)
     result.legacy_outcome = outcome
     return result
+
+
+def _legacy_bytes(channel: Channel, family: Family) -> bytes | None:
+    try:
+        return journal.read(channel.folder, family.legacy)
+    except AgentChatError:
+        if stat.S_ISDIR(channel.folder.lstat(family.legacy.partition("/")[0]).st_mode):
+            raise
+        return None  # who needs that folder says what is wrong with it
 
 
 def _decode(channel: Channel, family: Family, data: bytes) -> journal.Journal:
