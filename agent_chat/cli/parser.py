@@ -106,4 +106,11 @@ def build(command: str) -> argparse.ArgumentParser:
 def parse(words: list[str], command: str) -> Values:
     """The settings of a command line; USAGE_ERROR or TASK_INVALID_ARGUMENT."""
     found = vars(build(command).parse_args(words))
-    return {name: value for name, value in found.items() if value is not None and value is not False}
+    return {name: _mended(value) for name, value in found.items() if value is not None and value is not False}
+
+
+def _mended(value: object) -> object:
+    """Before Python 3.13 argparse takes the `--` out of `--title=--` and gives an empty list."""
+    if value == []:
+        return "--"
+    return [_mended(part) for part in value] if isinstance(value, list) else value

@@ -64,6 +64,8 @@ def command_lines(draw: st.DrawFn) -> tuple[str, list[str]]:
 @example(("post", ["c", "--title", "", "--body="]))
 @example(("peek", ["c", "-n", "3"]))
 @example(("version", ["--root", "-"]))
+@example(("ack", ["c", "--as=--"]))
+@example(("task create", ["c", "T", "--depends-on=--", "--depends-on=a"]))
 @example(("task create", ["--depends-on", "a", "c", "T", "--depends-on=b"]))
 def test_the_quick_reader_agrees_with_argparse_or_leaves_it_to_argparse(line: tuple[str, list[str]]) -> None:
     command, words = line
