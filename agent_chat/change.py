@@ -70,10 +70,19 @@ def _names(folder: disk.Folder, where: str) -> list[str]:
         return []
 
 
-def look(channel: Channel, family: Family, reader: Callable[[View], Result], must_lock: bool = False) -> Result:
-    """What `reader` makes of a consistent view. `must_lock`: wait for the lock, and refuse when one is pending."""
+def look(
+    channel: Channel,
+    family: Family,
+    reader: Callable[[View], Result],
+    must_lock: bool = False,
+    patience: float = LOOK_PATIENCE,
+) -> Result:
+    """What `reader` makes of a consistent view. `must_lock`: wait for the lock, and refuse when one is pending.
+
+    `patience`: seconds to wait for the lock otherwise; 0 for a reader that must never wait.
+    """
     try:
-        seconds = oslock.PATIENCE if must_lock else LOOK_PATIENCE
+        seconds = oslock.PATIENCE if must_lock else patience
         lock = oslock.hold(channel.folder, channel.LOCK, "", seconds, shared=True)
     except oslock.Busy as busy:
         if must_lock:
@@ -114,7 +123,7 @@ def _busy(channel: Channel, family: Family, busy: oslock.Busy) -> AgentChatError
 
 
 class Change:
-    """One transaction. Leaving the `with` block commits what was put; without a `put` nothing happens."""
+    """One transaction. Leaving the `with` block commits what was put, or an audit message alone; else nothing."""
 
     __slots__ = ("_after", "_audit", "_before", "_lock", "actor", "channel", "event", "family", "id", "now")
 
@@ -142,7 +151,8 @@ class Change:
 
     def __exit__(self, kind: object, *exception: object) -> None:
         try:
-            if kind is None and self._after != {path: self._before[path] for path in self._after}:
+            is_changed = self._after != {path: self._before[path] for path in self._after}
+            if kind is None and (is_changed or (self._audit[0] and not self._after)):
                 self._commit()
         finally:
             if self._lock:
@@ -202,7 +212,8 @@ class Change:
         except journal.Changed as changed:
             self._give_back(entry)
             text = f"{changed} was changed by another program just now; nothing was done"
-            raise AgentChatError(self.family.changed, text, ("task", "list", self.channel.name)) from None
+            words = ("task", "list") if self.family is recovery.TASK else ("locks",)
+            raise AgentChatError(self.family.changed, text, (*words, self.channel.name)) from None
         except disk.NotDurable as error:
             raise self._stays("TRANSACTION_CLEANUP_FAILED", f"{_why(error)}; the change stands") from None
         except BaseException as error:

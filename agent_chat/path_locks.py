@@ -83,28 +83,53 @@ class Lock:
         return ", ".join(one["display_path"] for one in self.paths)
 
 
+def command(verb: str, channel: str, typed: Sequence[str], *options: str) -> tuple[str, ...]:
+    """The words of a command about paths, also when one looks like an option."""
+    if any(text.startswith("-") for text in typed):
+        return (verb, channel, *options, "--", *typed)
+    return (verb, channel, *typed, *options)
+
+
 # ---- reading ------------------------------------------------------------------------------------------
 
 
-def everything(source: Source) -> list[Lock]:
+def everything(source: Source, actor: str = "") -> list[Lock]:
     """All locks by id. The code of the first damaged record, which closes the family."""
+    found, damaged = survey(source, actor)
+    if damaged:
+        raise damaged[0]
+    return found
+
+
+def survey(source: Source, actor: str = "") -> tuple[list[Lock], list[AgentChatError]]:
+    """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them."""
     try:
         listed = source.names("locks")
     except AgentChatError as error:
         raise tasks.storage_invalid("PATH_LOCK_STORAGE_INVALID", source, error) from None
-    return [lock for name in listed for lock in [read(source, f"locks/{name}")] if lock]
+    found, damaged = [], []
+    for name in listed:
+        try:
+            held = read(source, f"locks/{name}", actor)
+            found += [held] if held else []
+        except AgentChatError as error:
+            damaged.append(error)
+    return found, damaged
 
 
-def read(source: Source, path: str) -> Lock | None:
+def read(source: Source, path: str, actor: str = "") -> Lock | None:
     """The lock in a file; None when it is gone. The codes of a damaged record."""
     try:
         data = source.read(path)
-    except AgentChatError as error:
-        raise tasks.storage_invalid("PATH_LOCK_STORAGE_INVALID", source, error) from None
-    return None if data is None else decode(source.channel.name, path, data)
+    except AgentChatError as error:  # a link, a folder, ... in its place
+        raise _damaged(source.channel.name, path, [("PATH_LOCK_STORAGE_INVALID", error.message)], actor) from None
+    except OSError as error:
+        problem = ("PATH_LOCK_STORAGE_ERROR", f"{path} cannot be read: {error.strerror}")
+        raise _damaged(source.channel.name, path, [problem], actor) from None
+    return None if data is None else decode(source.channel.name, path, data, actor)
 
 
-def decode(channel: str, path: str, data: bytes) -> Lock:
+def decode(channel: str, path: str, data: bytes, actor: str = "") -> Lock:
     """The lock in a record's bytes; one AgentChatError names all of its problems, with the first one's code."""
     try:
         record = records.load(data)
@@ -114,9 +139,14 @@ def decode(channel: str, path: str, data: bytes) -> Lock:
         problems = list(_problems(channel, path, record))
         if not problems:
             return Lock(path, record)
+    raise _damaged(channel, path, problems, actor)
+
+
+def _damaged(channel: str, path: str, problems: list[tuple[str, str]], actor: str) -> AgentChatError:
+    """It might cover anything, so it stops every check and lock; `recover` puts it aside."""
     text = f"{path} is damaged: {'; '.join(text for _, text in problems)}"
-    words = ("recover", channel, path.rpartition("/")[2], "--as", "NAME", "--reason", "WHY")
-    raise AgentChatError(problems[0][0], text, words, {"file": path, "problems": [p[0] for p in problems]})
+    words = command("recover", channel, [path.rpartition("/")[2]], "--as", actor or "NAME", "--reason", "WHY")
+    return AgentChatError(problems[0][0], text, words, {"file": path, "problems": [p[0] for p in problems]})
 
 
 def _problems(channel: str, path: str, record: dict[str, Any]) -> Iterator[tuple[str, str]]:
@@ -131,9 +161,10 @@ def _problems(channel: str, path: str, record: dict[str, Any]) -> Iterator[tuple
     for key in ("owner", "previous_owner"):
         if record[key] is not None and not names.is_agent(record[key]):
             yield "PATH_LOCK_INVALID_OWNER", f"{key} {record[key]!r}"
-    for key in ("expires_at", "locked_at", "previous_expires_at", "updated_at"):
-        if record[key] is not None and not tasks.is_stamp(record[key]):
-            yield "PATH_LOCK_INVALID_TIMESTAMP", f"{key} {record[key]!r}"
+    stamps = {record[key]: key for key in ("expires_at", "locked_at", "previous_expires_at", "updated_at")}
+    for stamp, key in stamps.items():  # each once: reading them is most of the work of reading a record
+        if stamp is not None and not tasks.is_stamp(stamp):
+            yield "PATH_LOCK_INVALID_TIMESTAMP", f"{key} {stamp!r}"
     if record["recovery_reason"] is not None and not record["recovery_reason"].strip():
         yield "PATH_LOCK_INVALID_REASON", "recovery_reason is blank"
     for one in record["paths"]:
@@ -173,12 +204,12 @@ def entries(space: Workspace, typed: Sequence[str]) -> list[Entry]:
     return found
 
 
-def check(channel: Channel, typed: Sequence[str], space: Workspace) -> list[tuple[Lock, bool]]:
+def check(channel: Channel, typed: Sequence[str], space: Workspace, actor: str = "") -> list[tuple[Lock, bool]]:
     """The locks that any of these paths can be in, each with whether it is expired. PATH_LOCK_TRANSACTION_PENDING."""
     wanted = [space.entry(text) for text in typed]
 
     def found(view: View) -> list[tuple[Lock, bool]]:
-        listed = (lock for lock in everything(view) if any(lock.meets(entry, space) for entry in wanted))
+        listed = (lock for lock in everything(view, actor) if any(lock.meets(entry, space) for entry in wanted))
         return [(lock, lock.is_expired(view.now)) for lock in listed]
 
     return channel.look("path", found, must_lock=True)
@@ -192,7 +223,7 @@ def lock(channel: Channel, owner: str, typed: Sequence[str], length: int, space:
     names.agent(owner, "PATH_LOCK_INVALID_OWNER")
     wanted = entries(space, typed)
     with channel.change("path.locked", owner) as change:
-        met = [held for held in everything(change) if any(held.meets(entry, space) for entry in wanted)]
+        met = [held for held in everything(change, owner) if any(held.meets(entry, space) for entry in wanted)]
         if met:  # an active one first: recovering an expired one would not help
             raise _conflict(change, min(met, key=lambda held: held.is_expired(change.now)), typed)
         lock_id, stamp = os.urandom(16).hex(), clock.micro_stamp(change.now)
@@ -236,11 +267,13 @@ def recover(channel: Channel, target: str, owner: str, reason: str, length: int,
     """
     names.agent(owner, "PATH_LOCK_INVALID_OWNER")
     if not tasks.is_reason(reason):
-        words = ("recover", channel.name, target, "--as", owner, "--reason", "WHY")
+        words = command("recover", channel.name, [target], "--as", owner, "--reason", "WHY")
         raise AgentChatError("PATH_LOCK_INVALID_REASON", "a recovery needs a reason", words)
+    if target.endswith(".json"):
+        aside = _put_aside(channel, target, owner, reason.strip())
+        if aside:
+            return aside
     with channel.change("path.lock.recovered", owner) as change:
-        if target.endswith(".json") and _is_damaged(change, target):
-            return _put_aside(change, target, reason.strip())
         held = _find(change, target, space)
         if not held.is_expired(change.now):
             text = f"{held.lock_id} is {held.owner}'s until {held.expires_at}"
@@ -255,38 +288,59 @@ def recover(channel: Channel, target: str, owner: str, reason: str, length: int,
     return after
 
 
-def _is_damaged(change: Change, name: str) -> bool:
-    path = f"locks/{name}"
-    if "/" in name or name not in change.names("locks"):
-        return False
-    data = change.read(path)
+def _put_aside(channel: Channel, name: str, owner: str, reason: str) -> str:
+    """Move what a damaged record's name holds to `locks/.damaged/`, and say so; where it lies now, empty for none."""
+    moved = ""
     try:
-        decode(change.channel.name, path, data or b"")
-    except AgentChatError:
-        return data is not None
-    return False
-
-
-def _put_aside(change: Change, name: str, reason: str) -> str:
-    aside = f"locks/.damaged/{name}.{clock.seconds_stamp(change.now).replace(':', '')[:17]}"
-    data = change.read(f"locks/{name}")
-    change.put(aside, data)
-    change.put(f"locks/{name}", None)
-    body: dict[str, object] = {"owner": None, "paths": [], "expires_at": None, "lease_expires_at": None}
-    body.update({"transaction_id": change.id, "recovery_reason": reason, "previous_owner": None})
-    body.update({"previous_expires_at": None, "put_aside": aside})
-    change.audit("path.lock.recovered", {"lock_id": name[:-5]}, body, [])
+        with channel.change("path.lock.recovered", owner) as change:
+            if name not in change.names("locks") or not _is_damaged(change, f"locks/{name}"):
+                return ""
+            stamp = "." + clock.micro_stamp(change.now).replace(":", "")[:24]
+            is_record = names.is_record(name + stamp)
+            stem = name[:-5] if is_record else "unnamed"
+            aside = f"locks/.damaged/{stem}.json{stamp}"
+            try:
+                data = change.read(f"locks/{name}")
+            except (AgentChatError, OSError):
+                data = None
+            if data is not None and is_record:
+                change.put(aside, data)
+                change.put(f"locks/{name}", None)
+            else:
+                # A link, a folder, what cannot be read: no journal holds it. It is renamed, itself and not what
+                # it links to, before the message; a death between the two leaves it aside without its message.
+                with channel.folder.sub("locks") as locks, locks.sub(".damaged", create=True) as damaged:
+                    locks.move(name, aside[15:], damaged)
+                    moved = aside
+                    damaged.sync()
+                    locks.sync()
+            body: dict[str, object] = {"owner": None, "paths": [], "expires_at": None, "lease_expires_at": None}
+            body.update({"transaction_id": change.id, "recovery_reason": reason, "previous_owner": None})
+            body.update({"previous_expires_at": None, "put_aside": aside})
+            change.audit("path.lock.recovered", {"lock_id": stem}, body, [])
+    except AgentChatError as error:
+        if moved:
+            error.message += f"; but what was there lies at {moved} now"
+        raise
     return aside
+
+
+def _is_damaged(change: Change, path: str) -> bool:
+    try:
+        read(change, path)
+    except AgentChatError:
+        return True
+    return False
 
 
 def _find(change: Change, target: str, space: Workspace) -> Lock:
     """A lock by its id or by exactly one of its paths. PATH_LOCK_NOT_FOUND."""
     if names.is_lock_id(target):
-        found = read(change, names.lock_file(target))
+        found = read(change, names.lock_file(target), change.actor)
         if found:
             return found
     wanted = space.entry(target).normalized_path
-    for held in everything(change):
+    for held in everything(change, change.actor):
         if any(space.fold(one["kind"], one["normalized_path"]) == wanted for one in held.paths):
             return held
     text = f"no lock has the id or exactly the path {target}"
@@ -303,14 +357,23 @@ def _own(change: Change, held: Lock) -> Lock:
 def _conflict(change: Change, held: Lock, typed: Sequence[str]) -> AgentChatError:
     """Why `typed` cannot be had: `held` is active, or expired and not recovered."""
     channel, actor = change.channel.name, change.actor
-    details: dict[str, object] = {"lock_id": held.lock_id, "owner": held.owner, "expires_at": held.expires_at}
     if held.is_expired(change.now):
-        text = f"{held.shown_paths()} was locked by {held.owner} until {held.expires_at}, which is over"
-        recover = ("recover", channel, held.lock_id, "--as", actor, "--reason", "WHY")
-        return AgentChatError("PATH_LOCK_RECOVERY_REQUIRED", text, recover, details)
+        return expired(channel, actor, held, change.now, held.shown_paths())
+    details: dict[str, object] = {"lock_id": held.lock_id, "owner": held.owner, "expires_at": held.expires_at}
     text = f"{held.shown_paths()} is locked by {held.owner} until {held.expires_at} ({held.lock_id})"
-    check, renew = ("check", channel, *typed, "--as", actor), ("renew-lock", channel, held.lock_id, "--as", actor)
+    check = command("check", channel, typed, "--as", actor)
+    renew = ("renew-lock", channel, held.lock_id, "--as", actor)
     return AgentChatError("PATH_LOCK_CONFLICT", text, renew if held.is_held_by(actor) else check, details)
+
+
+def expired(channel: str, actor: str, held: Lock, now: int, what: str) -> AgentChatError:
+    """PATH_LOCK_RECOVERY_REQUIRED: `what` is under an expired lock."""
+    is_over = now >= clock.parse_stamp(held.expires_at)
+    why = "which is over" if is_over else "by a clock ahead of this one: expired"
+    details: dict[str, object] = {"lock_id": held.lock_id, "owner": held.owner, "expires_at": held.expires_at}
+    text = f"{what} was locked by {held.owner} until {held.expires_at}, {why}"
+    words = ("recover", channel, held.lock_id, "--as", actor or "NAME", "--reason", "WHY")
+    return AgentChatError("PATH_LOCK_RECOVERY_REQUIRED", text, words, details)
 
 
 def _expiry(now: int, length: int) -> str:

@@ -136,6 +136,16 @@ class Workspace:
             raise _refusal(INVALID, f"{_shown(typed)} is longer or has more `*` than a lock may hold")
         return Entry(display, kind, normalized)
 
+    def place(self, path: str) -> Entry | None:
+        """Where a file lies that is about to be written: no pattern, whatever its name; None when it is outside."""
+        try:
+            target = self._paths.realpath(self._paths.normpath(self._paths.join(self.cwd, path)))
+        except ValueError:
+            return None  # NUL or a lone surrogate: no file has that name
+        below = self._below_root(target)
+        display = _composed("/".join(below or ())) or TOP
+        return None if below is None else Entry(display, FILE, self.fold(FILE, display))
+
     def fold(self, kind: str, path: str) -> str:
         """`path`, of an entry or of a record made on another system, in the case of this workspace."""
         # APFS and ext4 take `ß` for `ss`, NTFS does not: there two names may seem one.

@@ -46,6 +46,7 @@ RANKS = {
     "agent_chat.state": 7,
     "agent_chat.compaction": 7,
     "agent_chat.doctor": 7,
+    "agent_chat.guard": 7,
     # agent_chat.cli and every module in it: 8
     "agent_chat.__main__": 9,
 }

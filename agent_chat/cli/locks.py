@@ -6,7 +6,7 @@ from agent_chat import leases, path_locks, recovery
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.cli.recovering import recover_pending, tell_pending
-from agent_chat.errors import HELD, OK
+from agent_chat.errors import HELD, OK, AgentChatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,6 +25,10 @@ def run(call: Call) -> int:
             return recover_pending(call, channel, recovery.PATH)
         try:
             return _change(call, channel)
+        except AgentChatError as error:
+            if error.next[:1] == ("check",) and call.given("workspace"):  # its paths mean something only there
+                error.next = (*error.next[:2], "--workspace", call.text("workspace"), *error.next[2:])
+            raise
         finally:
             for notice in channel.notices:
                 output.note(f"agent-chat: {notice}")
@@ -56,7 +60,7 @@ def _line(held: Lock) -> str:
 
 def _check(call: Call, channel: Channel) -> int:
     agent = call.agent("PATH_LOCK_INVALID_OWNER") if call.is_agent_known() else ""
-    found = path_locks.check(channel, call.words("paths"), call.workspace(channel))
+    found = path_locks.check(channel, call.words("paths"), call.workspace(channel), agent)
     is_free = all(held.is_held_by(agent) and not is_expired for held, is_expired in found)
     shown = [{**held.record(), "expired": is_expired} for held, is_expired in found]
     lines = [held.line() + " expired" * is_expired for held, is_expired in found]

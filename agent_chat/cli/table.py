@@ -173,6 +173,8 @@ COMMANDS: dict[str, Spec] = {
         ("channel",),
         {"--from": "agent", "--as": "agent", "--type": "type", "--latest": "latest?"},
     ),
+    "guard pre-commit": ("guard", "as a git hook: refuse a commit of paths that others have locked", (), _AS),
+    "guard install": ("guard", "make that git hook in this repository", (), {}),
     "demo": (
         "demo",
         "show two agents at work in a fresh root, in a few seconds",
@@ -185,4 +187,5 @@ COMMANDS: dict[str, Spec] = {
 GROUPS: dict[str, str] = {
     "task": "tasks and leases: work that agents hand to each other",
     "event": "capability and status events",
+    "guard": "path locks, enforced by git",
 }

@@ -168,13 +168,13 @@ class Folder:
         finally:
             os.close(fd)
 
-    def _open(self, name: str, flags: int) -> int:
+    def _open(self, name: str, flags: int, mode: int = 0o666) -> int:
         """Open a regular file without following a link and without waiting for a pipe's other end."""
         target, at = self._at(name)
         if WINDOWS and os.path.islink(target):
             raise _unsuitable(self._name(name), stat.S_IFLNK)
         try:
-            fd = os.open(target, flags | _SAFE, 0o666, dir_fd=at)
+            fd = os.open(target, flags | _SAFE, mode, dir_fd=at)
         except OSError as error:
             # ELOOP: a link; EMLINK and EFTYPE: the same on BSDs; EISDIR, ENXIO: a folder, a pipe, a socket
             if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO, getattr(errno, "EFTYPE", -1)):
@@ -191,12 +191,12 @@ class Folder:
 
     # ---- changing -----------------------------------------------------------------------------
 
-    def publish(self, name: str, data: bytes) -> None:
+    def publish(self, name: str, data: bytes, mode: int = 0o666) -> None:
         """Make `name` appear whole with these bytes, or not at all; durable when this returns.
 
-        FileExistsError when the name is taken; NotDurable when only the last sync failed.
+        FileExistsError when the name is taken; NotDurable when only the last sync failed. `mode`: less the umask.
         """
-        with self._temporary(data) as temporary:
+        with self._temporary(data, mode) as temporary:
             temporary.link_to(self, name)
             try:
                 self.sync()
@@ -220,11 +220,11 @@ class Folder:
             raise _unsuitable(self._name(name), mode)
         return self._temporary(data)
 
-    def _temporary(self, data: bytes) -> Temporary:
+    def _temporary(self, data: bytes, mode: int = 0o666) -> Temporary:
         folder = self.home.sub(TMP, create=True)
         temporary = Temporary(folder, f"{os.getpid()}-{os.urandom(6).hex()}")
         try:
-            fd = folder._open(temporary.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+            fd = folder._open(temporary.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             try:
                 write_all(fd, data)
                 sync_file(fd)
@@ -258,14 +258,14 @@ class Folder:
         finally:
             os.close(fd)
 
-    def move(self, name: str, new_name: str) -> None:
-        """Rename a regular file within the folder. FileNotFoundError, FileExistsError."""
-        mode = self.lstat(name).st_mode
-        if not stat.S_ISREG(mode):
+    def move(self, name: str, new_name: str, into: Folder | None = None) -> None:
+        """Rename a regular file; `into` another folder: whatever it is. FileNotFoundError, FileExistsError."""
+        mode, target = self.lstat(name).st_mode, into or self
+        if not stat.S_ISREG(mode) and not into:
             raise _unsuitable(self._name(name), mode)
-        if self.exists(new_name):
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self._name(new_name))
-        (old, old_at), (new, new_at) = self._at(name), self._at(new_name)
+        if target.exists(new_name):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), target._name(new_name))
+        (old, old_at), (new, new_at) = self._at(name), target._at(new_name)
         _patient(os.rename, old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
 
     def remove(self, name: str) -> bool:
