@@ -77,8 +77,9 @@ class Call:
     def __init__(self, command: str, values: Values, root: str) -> None:
         self.command = command
         self.usage_code = "TASK_INVALID_ARGUMENT" if command.startswith("task") else "USAGE_ERROR"
-        self._values = values
-        typed = values.get("root") or root or os.environ.get("AGENT_CHAT_ROOT")
+        typed = values.get("root") or root
+        self._values = {**values, "root": typed} if typed else values
+        typed = typed or os.environ.get("AGENT_CHAT_ROOT")
         self.root = os.path.abspath(os.path.expanduser(str(typed) if typed else os.path.join("~", "agent-chat")))
 
     def usage(self, message: str) -> AgentChatError:

@@ -247,6 +247,8 @@ def message_object(channel: str, message: Message) -> dict[str, object]:
     shown: dict[str, object] = {**message.header, "seq": message.number, "status": message.status, "channel": channel}
     if message.reply_to:
         shown["reply_to"] = message.reply_to
+    else:
+        shown.pop("reply_to", None)  # no number
     return {**shown, "body": message.body, "file": message.name}
 
 

@@ -27,7 +27,11 @@ def run(call: Call) -> int:
         for warning in warnings:
             output.note(f"agent-chat: {warning}")
         result: dict[str, object] = {"channel": channel.name, "seq": number, "file": name, "warnings": warnings}
-        return output.answer(call, result, f"posted #{number} -> {channel.name}/{name}")
+        try:
+            return output.answer(call, result, f"posted #{number} -> {channel.name}/{name}")
+        except AgentChatError as error:
+            said = f"posted as #{number}, do not repeat it; but {error.message}"
+            raise AgentChatError(error.code, said, ("show", channel.name, str(number)), result) from None
 
 
 def _body(call: Call) -> str:
@@ -57,7 +61,11 @@ def _stdin() -> bytes:
         output.note("agent-chat: waiting for the body on stdin (end it with Ctrl-D, or give --body)")
     parts, left = [], disk.MESSAGE_LIMIT + 1
     while left > 0:
-        part = os.read(fd, min(left, 1 << 20))
+        try:
+            part = os.read(fd, min(left, 1 << 20))
+        except BlockingIOError:  # a pipe that somebody made non-blocking
+            _has_input(fd)
+            continue
         if not part:
             break
         parts.append(part)
