@@ -12,6 +12,7 @@ from support import Result, Root
 
 from agent_chat import clock, frontmatter
 from agent_chat.cli import parser, table
+from agent_chat.storage import disk, journal
 
 QUICK = {"AGENT_CHAT_FSYNC": "0"}
 HOUR = 3600 * clock.SECOND
@@ -123,6 +124,57 @@ def assert_command(words: list[str]) -> None:
         assert command in table.COMMANDS or words[0] in table.GROUPS, words
         return
     parser.parse(words[len(command.split()) :], command)
+
+
+# ---- what a crash leaves --------------------------------------------------------------------------------
+
+
+class Interrupted:
+    """A change that was made, and can be put into each state that a crash may leave of it."""
+
+    PHASES = ("prepared", "half", "applied", "published")
+
+    def __init__(self, root: Root, *words: object) -> None:
+        self.root, self.before, messages = root, records(root), root.names()
+        write, kept = journal.write, []
+
+        def writing(folder: disk.Folder, family: str, entry: journal.Journal) -> None:
+            kept.append(entry.encode())
+            write(folder, family, entry)
+
+        journal.write = writing
+        try:
+            root.ok(*words, **QUICK)
+        finally:
+            journal.write = write
+        (self.journal,) = kept
+        self.after = records(root)
+        (self.message,) = [name for name in root.names() if name not in messages]
+        self.text = (root.folder() / self.message).read_bytes()
+
+    def leave(self, phase: str) -> Root:
+        """`half`: the claims as after, the tasks as before."""
+        folder = self.root.folder()
+        for path in {*self.before, *self.after}:
+            is_after = phase in ("applied", "published") or (phase == "half" and path.startswith("claims/"))
+            data = (self.after if is_after else self.before).get(path)
+            if data is None:
+                (folder / path).unlink(missing_ok=True)
+            else:
+                write(folder / path, data)
+        if phase == "published":
+            write(folder / self.message, self.text)
+        else:
+            (folder / self.message).unlink(missing_ok=True)
+            write(folder / ".numbers" / self.message[:4], "")
+        write(folder / ".journal/task.json", self.journal)
+        return self.root
+
+    def changed_journal(self, **changes: Any) -> None:
+        """The journal as it lies there, with other values; `...` takes one out."""
+        found = {**json.loads(self.journal), **changes}
+        text = json.dumps({key: value for key, value in found.items() if value is not ...})
+        write(self.root.folder() / ".journal/task.json", text)
 
 
 # ---- what must hold -------------------------------------------------------------------------------------
