@@ -52,6 +52,7 @@ def _lease(channel: str, found: dict[str, Any]) -> journal.Journal:
         name = change["file"]
         _expect(name.endswith(".json") and names.is_record(name[:-5]), f"{name!r} is no claim")
         images.append(_image(f"claims/{name}", change, "previous", "next"))
+    _expect(len({image.path for image in images}) == len(images), "a claim stands twice")
     owner = details.get("lease_owner")
     actor = owner if isinstance(owner, str) else ""
     return journal.Journal(channel, transaction, str(event), actor, {"task_id": str(task_id)}, images, None)

@@ -101,7 +101,8 @@ class Audit:
 
 
 def audits(root: Root) -> list[Audit]:
-    return [Audit(message) for message in root.messages() if message.status.startswith(("task.", "lease."))]
+    found = (message for message in root.messages() if message.status.startswith(("task.", "lease.")))
+    return [Audit(message) for message in found if message.body.startswith("{")]
 
 
 def last(root: Root) -> Audit:
