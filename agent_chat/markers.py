@@ -63,9 +63,8 @@ def unclaim(channel: Channel, marker: str, agent: str, reason: str = "") -> str:
 
 def _checked(channel: Channel, marker: str, agent: str) -> None:
     if not names.marker_id(marker):
-        next_command = (
-            ("task", "claim", channel.name, marker, "--as", agent) if names.is_name(marker) else ("claim", "--help")
-        )
+        is_task_id = names.is_name(marker) and not marker.endswith(".md")
+        next_command = ("task", "claim", channel.name, marker, "--as", agent) if is_task_id else ("claim", "--help")
         raise AgentChatError("CLAIM_INVALID_MARKER", f"{marker!r} is no marker file (task-<id>.md)", next_command)
 
 
