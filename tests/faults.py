@@ -17,6 +17,7 @@ or any function of a `Call`), the number of the call, and which calls are number
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import json
 import os
@@ -196,6 +197,7 @@ def _run_in_child(
 ) -> NoReturn:
     status = _BROKEN
     try:
+        gc.disable()  # it would touch, and so copy, all memory
         child.take_streams()
         os.environ.clear()
         os.environ.update(clean_environment(**environment))

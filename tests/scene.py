@@ -26,6 +26,9 @@ CHANGING: dict[str, list[list[str]]] = {
     "ack": [["ack", "c", "--as", "bob", "--upto", "4"]],
     "claim": [["claim", "c", "task-1.md", "--as", "bob"]],
     "unclaim": [["unclaim", "c", "task-2.md", "--as", "bob"]],
+    "event post": [["event", "post", "c", "--from", "alice", "--type", "capability", "--harness", "h"]],
+    "state": [["state", "c", "--write", "--no-audit"]],
+    "compact": [["compact", "c", "--as", "alice"]],
 }
 LOOKING: dict[str, list[list[str]]] = {
     "channels": [["channels"]],
@@ -34,6 +37,8 @@ LOOKING: dict[str, list[list[str]]] = {
     "show": [["show", "c", "2"]],
     "read": [["read", "c", "--as", "bob", "--peek"], ["read", "c", "--as", "bob", "--all"]],
     "wait": [["wait", "c", "--as", "bob", "--timeout", "0", "--peek"]],
+    "event read": [["event", "read", "c"]],
+    "state": [["state", "c"]],
     "version": [["version"]],
 }
 # Changes of records have matrices of their own. demo runs the commands above in a root of its own.
@@ -130,6 +135,14 @@ def assert_markers(root: Root) -> None:
     found = sorted(name for name in os.listdir(root.folder()) if name.startswith("task-"))
     assert [name.partition(".")[0] for name in found] == ["task-1", "task-2"], found
     assert [(root.folder() / name).read_text() for name in found] == ["work\n", "more work\n"]
+
+
+def assert_state_or_none(root: Root) -> None:
+    """state.md is not there, or whole."""
+    path = root.folder() / "state.md"
+    if path.exists():
+        text = path.read_text()
+        assert text.startswith("# State: c\n") and "\n## Verification Evidence\n" in text and text.endswith("\n"), text
 
 
 def assert_channel_or_none(root: Root, members: Iterable[str] = ("alice, bob",), name: str = "d") -> None:

@@ -21,7 +21,7 @@ def test_every_command_is_known_as_changing_or_looking() -> None:
 @pytest.mark.parametrize("words", every(LOOKING), ids=label)
 def test_what_only_looks_changes_nothing(copies: Callable[[], Root], words: list[str]) -> None:
     outcome = run(copies(), words)
-    assert {event[2] for event in outcome.events} == {"<stdout>"}, outcome.events
+    assert {event[2] for event in outcome.events} <= {"<stdout>"}, outcome.events
 
 
 @pytest.mark.parametrize("kind", ["used"])

@@ -17,6 +17,7 @@ from scene import (
     assert_markers,
     assert_nothing_lost,
     assert_sound,
+    assert_state_or_none,
     every,
     label,
     message_bytes,
@@ -50,4 +51,5 @@ def test_a_death_at_any_call_loses_nothing(
         assert_sound(root, before)
         assert_nothing_lost(root, words, UNREAD[kind], outcome, repeated)
         assert_markers(root)
+        assert_state_or_none(root)
         assert_channel_or_none(root)

@@ -20,6 +20,7 @@ from scene import (
     assert_markers,
     assert_nothing_lost,
     assert_sound,
+    assert_state_or_none,
     every,
     label,
     message_bytes,
@@ -45,11 +46,20 @@ def assert_works_afterwards(
     assert_sound(root, before)
     assert_nothing_lost(root, words, UNREAD[kind], outcome, repeated)
     assert_markers(root)
+    assert_state_or_none(root)
     assert_channel_or_none(root)
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EACCES], ids=errno.errorcode.get)
+@pytest.mark.parametrize(
+    "kind, number",
+    [
+        ("fresh", errno.ENOSPC),
+        ("fresh", errno.EIO),
+        ("used", errno.ENOSPC),
+        ("used", errno.EIO),
+        ("seen", errno.EACCES),
+    ],
+)
 @pytest.mark.parametrize("words", every(CHANGING), ids=label)
 def test_a_change_that_fails_is_refused_in_one_line(
     templates: dict[str, Root], copies: Callable[[], Root], kind: str, words: list[str], number: int
@@ -69,7 +79,7 @@ def full_disk(call: Call) -> Any:
     return call.go() if call.where == ["<stdout>"] else fail(errno.ENOSPC)(call)
 
 
-@pytest.mark.parametrize("kind", TEMPLATES)
+@pytest.mark.parametrize("kind", ["fresh", "used"])
 @pytest.mark.parametrize("words", every(CHANGING), ids=label)
 def test_a_disk_that_fills_up_at_any_call_takes_no_number(
     templates: dict[str, Root], copies: Callable[[], Root], kind: str, words: list[str]
@@ -189,3 +199,12 @@ def test_a_standard_output_that_fails_leaves_the_cursor(
     outcome = run(root, words, Fault(full_output, 1, ["write"], forever=True))
     assert (outcome.status, outcome.code, outcome.out) == (1, "OUTPUT_FAILED", "")
     assert set(shown(root.ok("read", "c", "--as", "bob"))) == UNREAD[kind]
+
+
+@pytest.mark.xfail(reason="compaction.py: state.md is replaced, and only then its sync fails (sync=False would do)")
+@pytest.mark.parametrize("kind", ["fresh"])
+@pytest.mark.parametrize("words", [*CHANGING["state"], *CHANGING["compact"]], ids=label)
+def test_a_refused_state_leaves_the_old_file(copies: Callable[[], Root], words: list[str]) -> None:
+    for _, root, outcome in at_each_call(copies, words, fail(errno.EIO)):
+        if outcome.status and outcome.code not in POSTED_ALL_THE_SAME:
+            assert not (root.folder() / "state.md").exists(), outcome

@@ -6,6 +6,8 @@ it runs straight through. Either way no number is given twice, nothing is seen i
 
 from __future__ import annotations
 
+import functools
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,6 +20,7 @@ from scene import (
     assert_channel_or_none,
     assert_markers,
     assert_sound,
+    assert_state_or_none,
     every,
     label,
     message_bytes,
@@ -31,7 +34,7 @@ BUSY = {"CHANNEL_BUSY", "CURSOR_BUSY"}
 # A refusal that tells the truth when the other command was quicker.
 LOST = {"init": "CHANNEL_EXISTS", "claim": "CLAIM_LOST", "unclaim": "CLAIM_NOT_FOUND", "ack": "CURSOR_BACKWARDS"}
 PATIENCE = 0.03  # seconds behind the lock of a command that does not go on
-STRIDE = 6  # a sample: every 6th call, another one for each pair
+SAMPLE = 2  # calls of each pair, others for each pair
 NOTHING_NEW = 4  # how `wait` ends when the other command was quicker
 
 FIRST = every(CHANGING)
@@ -41,9 +44,19 @@ SECOND = [[word.replace("new", "other") for word in words] for words in SECOND]
 SECOND += [["claim", "c", "task-1.md", "--as", "alice"], ["claim", "c", "task-2.md", "--as", "carol"]]
 
 
-def sample(first: list[str], second: list[str], whole: bool) -> tuple[int, int]:
-    """Where to begin, and the step."""
-    return (1, 1) if whole else (1 + (FIRST.index(first) + len("".join(second))) % STRIDE, STRIDE)
+@functools.cache
+def calls_of(template: Root, first: tuple[str, ...]) -> int:
+    """How many changes the command makes when nobody disturbs it."""
+    with tempfile.TemporaryDirectory() as name:
+        return len(run(copier(template, Path(name))(), first).changes)
+
+
+def pauses(calls: int, first: list[str], second: list[str], whole: bool) -> list[int]:
+    """Before which calls the first command stops; whole: also before none, when it runs to its end."""
+    if whole:
+        return list(range(1, calls + 2))
+    begin = FIRST.index(first) + len("".join(second))
+    return sorted({1 + (begin + step * calls // SAMPLE) % calls for step in range(SAMPLE)})
 
 
 @pytest.fixture(scope="module")
@@ -59,20 +72,17 @@ def test_nothing_is_lost_doubled_or_seen_in_part(
     template: Root, tmp_path: Path, first: list[str], second: list[str], locks: str, whole: bool
 ) -> None:
     copies, before = copier(template, tmp_path), message_bytes(template)
-    n, step = sample(first, second, whole)
-    while True:
+    for n in pauses(calls_of(template, tuple(first)), first, second, whole):
         root = copies()
         with Child(root, first, Fault(pause, n), locks=locks) as child:
-            is_paused = child.is_paused()
+            child.is_paused()
             amid = run(root, second, locks=locks, patience=PATIENCE)
             around = child.end()
         assert_sound(root, before)
         assert_markers(root)
+        assert_state_or_none(root)
         assert_fair(root, first, around, second, amid, locks)
         assert_delivered(root, [(first, around), (second, amid)], locks)
-        if not is_paused:
-            return
-        n += step
 
 
 def assert_fair(root: Root, first: list[str], around: Outcome, second: list[str], amid: Outcome, locks: str) -> None:
