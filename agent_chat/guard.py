@@ -13,6 +13,7 @@ reads it.
 
 from __future__ import annotations
 
+import os
 import time
 
 from agent_chat import change as changes
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 BUDGET = 2.0  # seconds of comparing
 FILE_TOOLS = ("Write", "Edit", "NotebookEdit")
 PATCH_TOOL = "apply_patch"
-SHELL_TOOLS = ("Bash", "shell")  # where Codex says `apply_patch <<'EOF'`
+SHELL_TOOL = "Bash"  # where Codex says `apply_patch <<'EOF'`
 PATCH = "*** Begin Patch"
 _PATCH_LINES = ("*** Add File: ", "*** Update File: ", "*** Delete File: ", "*** Move to: ")
 
@@ -99,7 +100,7 @@ def paths_of(event: object) -> list[str]:
         paths = [path for path in typed if isinstance(path, str) and path]
     elif tool == PATCH_TOOL:
         paths = [path for text in _texts(given) for path in patch_paths(text)]
-    elif tool in SHELL_TOOLS:
+    elif tool == SHELL_TOOL:
         paths = [path for text in _texts(given) for path in _shell_patch_paths(text)]
     else:
         paths = []
@@ -131,7 +132,7 @@ def _shell_patch_paths(command: str) -> list[str]:
         return []
     before = before.strip()
     folder = before[3:-2].strip().strip("'\"") if before.startswith("cd ") and before.endswith("&&") else ""
-    return [f"{folder}/{path}" if folder and not path.startswith("/") else path for path in patch_paths(rest)]
+    return [os.path.join(folder, path) for path in patch_paths(rest)]
 
 
 # ---- judging --------------------------------------------------------------------------------------------
