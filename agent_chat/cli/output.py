@@ -30,10 +30,10 @@ _FAMILY_IO = {"task": "TASK_IO_ERROR"}
 _FAMILY_IO.update(dict.fromkeys("lock check unlock renew-lock recover locks".split(), "PATH_LOCK_STORAGE_ERROR"))
 CLOSED_PIPE = 141  # what a shell reports for SIGPIPE
 
-# Control characters but LF and TAB, and what changes the direction of text (Trojan Source).
+# Control characters but LF and TAB, other line breaks, and what changes the direction of text (Trojan Source).
 _INVISIBLE = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 _INVISIBLE.update(
-    {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x2030), *range(0x2066, 0x206A))}
+    {code: f"\\u{code:04x}" for code in (0x61C, 0x200E, 0x200F, *range(0x2028, 0x202F), *range(0x2066, 0x206A))}
 )
 
 

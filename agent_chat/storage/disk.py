@@ -179,6 +179,7 @@ class Folder:
             # ELOOP: a link; EMLINK and EFTYPE: the same on BSDs; EISDIR, ENXIO: a folder, a pipe, a socket
             if error.errno in (errno.ELOOP, errno.EMLINK, errno.EISDIR, errno.ENXIO, getattr(errno, "EFTYPE", -1)):
                 raise _unsuitable(self._name(name), self.lstat(name).st_mode) from None
+            error.filename = self._name(name)  # beside a descriptor the system knows only the last part
             raise
         mode = os.fstat(fd).st_mode
         if not stat.S_ISREG(mode):
