@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from board import (
     QUICK,
     Interrupted,
@@ -106,6 +108,21 @@ SPOILT: dict[str, tuple[Any, ...]] = {
     "spoilt-rollback": ("claim", "half", "--resolve-publication", "rollback"),
     "spoilt-published": ("claim", "prepared", "--resolve-publication", "published"),
 }
+
+
+# The parameters of a matrix: with --whole all of them, else a sample.
+MATRIX: dict[str, tuple[Iterable[str], Iterable[str]]] = {
+    "name": (CHANGING, ("create", "claim", "recover")),
+    "pending": ([*PENDING, *SPOILT], ("half", "published", "spoilt-published")),
+    "looking": (LOOKING, ("list",)),
+}
+
+
+def choose(metafunc: pytest.Metafunc) -> None:
+    """To be a module's pytest_generate_tests; a test that is sampled asks for `whole`."""
+    for parameter, (every, sample) in MATRIX.items():
+        if parameter in metafunc.fixturenames and "whole" in metafunc.fixturenames:
+            metafunc.parametrize(parameter, list(every if metafunc.config.getoption("whole") else sample))
 
 
 def left(name: str, path: Path) -> Left:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from agent_chat.cli.options import Values
 
 INTERRUPTED = 130
-_FIRST_WORDS = frozenset([*COMMANDS, *GROUPS])
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -30,9 +29,6 @@ def main(argv: list[str] | None = None) -> int:
         return output.refuse(error, wants_json, typed_root)
     except BrokenPipeError:
         return output.CLOSED_PIPE
-    except OSError as error:
-        root, word = Call("", {}, typed_root).root, next((word for word in words if word in _FIRST_WORDS), "")
-        return output.refuse(output.explain(error, root, word), wants_json, typed_root)
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:  # a defect must not look like a crash of the agent's own command
@@ -80,7 +76,13 @@ def _call(command: str, words: list[str], root: str) -> int:
 
         values = parse(words, command)
     module = __import__(f"agent_chat.cli.{spec[0]}", fromlist=["run"])
-    status: int = module.run(Call(command, values, root))
+    call = Call(command, values, root)
+    try:
+        status: int = module.run(call)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise output.explain(error, call.root, command.partition(" ")[0]) from None
     return status
 
 

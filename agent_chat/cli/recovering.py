@@ -32,6 +32,9 @@ def recover_pending(call: Call, channel: Channel, family: recovery.Family) -> in
     resolve = call.text("resolve_publication") if call.given("resolve_publication") else None
     try:
         event = leases.recover_pending(channel, family, actor, resolve)
+    except OSError as error:
+        why = f"{error.strerror}; settling was not finished and can be repeated"
+        raise AgentChatError(family.io, why, (*family.words, channel.name, "--as", actor)) from None
     except AgentChatError as error:
         if error.code != "PATH_LOCK_TRANSACTION_NOT_FOUND":
             raise
