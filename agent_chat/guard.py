@@ -18,7 +18,7 @@ import time
 
 from agent_chat import change as changes
 from agent_chat import channel as channels
-from agent_chat import names, path_locks, recovery, workspace
+from agent_chat import names, path_locks, patterns, recovery, workspace
 from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
@@ -215,4 +215,4 @@ def _others(view: View, agent: str) -> tuple[int, list[Lock], list[AgentChatErro
 def _covering(held: Sequence[tuple[Lock, Sequence[tuple[str, str]]]], entry: Entry) -> Lock | None:
     """The first lock that the entry can be in."""
     wanted = (entry.kind, entry.normalized_path)
-    return next((lock for lock, taken in held if any(workspace.overlaps(one, wanted) for one in taken)), None)
+    return next((lock for lock, taken in held if any(patterns.overlaps(one, wanted) for one in taken)), None)

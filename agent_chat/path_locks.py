@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from agent_chat import claims, clock, names, tasks, workspace
+from agent_chat import claims, clock, names, patterns, tasks
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import records
 
@@ -27,6 +27,7 @@ FIELDS = (
     *("previous_expires_at", "previous_owner", "recovery_reason", "updated_at"),
 )
 _OPTIONAL = ("previous_expires_at", "previous_owner", "recovery_reason")
+_KINDS = (patterns.FILE, patterns.DIRECTORY, patterns.PATTERN)
 PATH_FIELDS = ("display_path", "kind", "normalized_path")
 DEFAULT = 300 * clock.SECOND
 
@@ -71,9 +72,7 @@ class Lock:
 
     def meets(self, entry: Entry, space: Workspace) -> bool:
         """Whether a path can be both in this lock and in `entry`."""
-        wanted = (entry.kind, entry.normalized_path)
-        held = ((one["kind"], one["normalized_path"]) for one in self.paths)
-        return any(workspace.overlaps((kind, space.fold(kind, path)), wanted) for kind, path in held)
+        return any(space.meet(one["kind"], one["normalized_path"], entry) for one in self.paths)
 
     def line(self) -> str:
         """`locked <id> owner=bob expires=…`."""
@@ -169,7 +168,7 @@ def _problems(channel: str, path: str, record: dict[str, Any]) -> Iterator[tuple
         yield "PATH_LOCK_INVALID_REASON", "recovery_reason is blank"
     for one in record["paths"]:
         parts = one["normalized_path"].split("/")
-        if not parts[0] or ".." in parts or one["kind"] not in (workspace.FILE, workspace.DIRECTORY, workspace.PATTERN):
+        if not parts[0] or ".." in parts or one["kind"] not in _KINDS:
             yield "PATH_LOCK_INVALID_PATH", f"path {one['normalized_path']!r} of kind {one['kind']!r}"
 
 
@@ -197,7 +196,7 @@ def entries(space: Workspace, typed: Sequence[str]) -> list[Entry]:
     for text in typed:
         entry = space.entry(text)
         for other in found:
-            if workspace.overlaps((entry.kind, entry.normalized_path), (other.kind, other.normalized_path)):
+            if space.meet(other.kind, other.normalized_path, entry):
                 text = f"{other.display_path} and {entry.display_path} of this request overlap"
                 raise AgentChatError("PATH_LOCK_CONFLICT", text, ("lock", "--help"))
         found.append(entry)

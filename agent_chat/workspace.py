@@ -2,20 +2,11 @@
 
 For: locks that two agents spell differently but mean the same, and hints that must stay inside.
 Calling sequence: `find(...)` gives the `Workspace`; `entry(typed)` an `Entry`, whose kind and
-normalized_path go into the record; `overlaps(a, b)` compares two (kind, normalized_path).
+normalized_path go into the record; `meet(kind, path, entry)` tells whether that of a record and an entry share one.
 
-An entry covers what it names and all that lies below: what is no folder today may become one.
-  `*`, `?`   any run of characters, one character, within a part
-  `[a-z]`    one of these; `[!a-z]` one other. Also the brackets themselves: `app/[id]/page.tsx`,
-             locked before it was made, is still that file afterwards
-  `**`       as a whole part any number of parts, also none; inside a part like `*`
-A leading part that exists literally is that name and no pattern. The rest is matched against
-normalized paths: in NFC and, where the file system folds case, folded (there `?` is one of the
-two letters that `ß` becomes).
-
-`overlaps` is exact but for names that no path may have (`x.`, a device): there it may see a
-meeting that cannot be. It misses none but by what is not promised here: links below the first
-wildcard, hard links, bind mounts, and a folder whose case rule differs from the top's.
+What an entry covers and how patterns are read: patterns.py. A leading part that exists literally is that name and
+no pattern. The rest is matched against normalized paths: in NFC and, where the file system folds case, folded
+(there `?` is one of the two letters that `ß` becomes).
 
 Reads the file system, changes nothing, never runs git, and knows neither the environment nor the
 working directory: both are arguments. Every refusal is an AgentChatError PATH_LOCK_INVALID_PATH
@@ -29,28 +20,26 @@ import sys
 
 from agent_chat.errors import AgentChatError
 from agent_chat.names import is_device
+from agent_chat.patterns import (
+    DIRECTORY,
+    FILE,
+    LEAF,
+    PATH_LIMIT,
+    PATTERN,
+    TOP,
+    foldable,
+    is_glob,
+    is_too_large,
+    overlaps,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Iterable
     from types import ModuleType
-    from typing import Any, Optional, Union
 
-    Ranges = tuple[tuple[int, int], ...]  # inclusive, of code points
-    Char = Union[str, Ranges]  # what stands for one character: itself, or a class of them
-    Reading = tuple[Optional[Char], ...]  # one way to read a part; None stands for any run of characters
-    Part = Union[str, tuple[Reading, ...]]  # a name, or the ways to read a pattern
-
-FILE, DIRECTORY, PATTERN = "file", "directory", "pattern"
 INVALID = "PATH_LOCK_INVALID_PATH"
 OUTSIDE = "PATH_LOCK_PATH_OUTSIDE_WORKSPACE"
-TOP = "."  # the whole workspace
-
-PATH_LIMIT = 4096  # characters; Linux takes no longer path
-PATTERN_LIMIT = 1024  # characters; keeps the comparison of two hostile patterns below a second
-STAR_LIMIT = 64
-
-_LAST = 0x10FFFF
 
 
 def find(workspace: str | None, env_workspace: str | None, cwd: str, channel_path: str) -> Workspace:
@@ -116,7 +105,7 @@ class Workspace:
         text = self._slashed(typed)
         base, parts = self._base_and_parts(typed, text)
         literal = 0  # how many leading parts are names and no patterns
-        while literal < len(parts) and not (_is_glob(parts[literal]) and not self._has(base, parts[: literal + 1])):
+        while literal < len(parts) and not (is_glob(parts[literal]) and not self._has(base, parts[: literal + 1])):
             literal += 1
         if base == self.root and not text.startswith(("/", "./", "../")):
             self._refuse_the_other_folder(typed, parts, literal)
@@ -132,7 +121,7 @@ class Workspace:
         is_folder = text.endswith("/") or os.path.isdir(target)
         kind = PATTERN if literal < len(parts) else DIRECTORY if is_folder else FILE
         normalized = self.fold(kind, display)
-        if _is_too_large(kind, normalized):
+        if is_too_large(kind, normalized):
             raise _refusal(INVALID, f"{_shown(typed)} is longer or has more `*` than a lock may hold")
         return Entry(display, kind, normalized)
 
@@ -144,13 +133,23 @@ class Workspace:
             return None  # NUL or a lone surrogate: no file has that name
         below = self._below_root(target)
         display = _composed("/".join(below or ())) or TOP
-        return None if below is None else Entry(display, FILE, self.fold(FILE, display))
+        return None if below is None else Entry(display, LEAF, self.fold(FILE, display))
+
+    def meet(self, kind: str, path: str, entry: Entry) -> bool:
+        """Whether a path can be both in an entry of a record, which may be of another system, and in `entry`."""
+        held, wanted = (kind, self.fold(kind, path)), (entry.kind, entry.normalized_path)
+        if PATTERN in (kind, entry.kind):
+            held, wanted = self._as_it_is(*held), self._as_it_is(*wanted)
+        return overlaps(held, wanted)
+
+    def _as_it_is(self, kind: str, path: str) -> tuple[str, str]:
+        """A file that is there has nothing below it. Without this `**/*.md` would meet every file."""
+        return (LEAF if kind == FILE and os.path.isfile(self._paths.join(self.root, path)) else kind, path)
 
     def fold(self, kind: str, path: str) -> str:
         """`path`, of an entry or of a record made on another system, in the case of this workspace."""
         # APFS and ext4 take `ß` for `ss`, NTFS does not: there two names may seem one.
-        foldable = _foldable(path) if kind == PATTERN else path
-        folded = _composed(foldable.casefold())
+        folded = _composed((foldable(path) if kind == PATTERN else path).casefold())
         return folded if folded != path and self.folds_case else path
 
     def check_hint(self, typed: str, code: str) -> None:
@@ -232,19 +231,6 @@ class Workspace:
         return self.platform in ("win32", "darwin")
 
 
-def overlaps(a: tuple[str, str], b: tuple[str, str]) -> bool:
-    """Whether a path can be in both; `a` and `b` are (kind, normalized_path)."""
-    if PATTERN not in (a[0], b[0]):
-        return _is_at_or_below(a[1], b[1]) or _is_at_or_below(b[1], a[1])
-    if _is_too_large(*a) or _is_too_large(*b):
-        return True  # from a record that `entry` did not make: what is not compared might meet
-    return _meet(_parts(*a), _parts(*b), _parts_meet)
-
-
-def _is_at_or_below(path: str, top: str) -> bool:
-    return top in (TOP, path) or path.startswith(top + "/")
-
-
 # ---- spelling --------------------------------------------------------------------------------------
 
 
@@ -282,137 +268,3 @@ def _composed(text: str) -> str:
     from unicodedata import normalize
 
     return normalize("NFC", text)
-
-
-def _foldable(pattern: str) -> str:
-    """`pattern` with `*` for each class that changing its letters would change: `[A-z]` is more than `[a-z]`."""
-    kept = []
-    for piece in _pieces(pattern):
-        if len(piece) > 1:
-            a, z = ord("A"), ord("Z")
-            alike = all(high < a or low > z or (low >= a and high <= z) for low, high in _members(piece))
-            piece = piece if alike and piece.isascii() else "*"
-        kept.append(piece)
-    return "".join(kept)
-
-
-# ---- patterns --------------------------------------------------------------------------------------
-
-
-def _is_too_large(kind: str, path: str) -> bool:
-    if kind == PATTERN:
-        return len(path) > PATTERN_LIMIT or path.count("*") > STAR_LIMIT
-    return len(path) > PATH_LIMIT
-
-
-def _pieces(text: str) -> list[str]:
-    """`text` cut into classes and single characters; `[` without its `]` in the same part is one of these."""
-    pieces, at = [], 0
-    while at < len(text):
-        end = at + 1
-        if text[at] == "[":
-            first = at + 2 if text[at + 1 : at + 2] == "!" else at + 1  # where `]` is still a member
-            close = text.find("]", first + 1)
-            if close > 0 and "/" not in text[at:close]:
-                end = close + 1
-        pieces.append(text[at:end])
-        at = end
-    return pieces
-
-
-def _is_glob(part: str) -> bool:
-    return any(len(piece) > 1 or piece in "*?" for piece in _pieces(part))
-
-
-def _members(piece: str) -> list[tuple[int, int]]:
-    """The ranges written in a class, whether it is negated or not."""
-    body = piece[2:-1] if piece[1] == "!" else piece[1:-1]
-    ranges, at = [], 0
-    while at < len(body):
-        end = at + 2 if body[at + 1 : at + 2] == "-" and at + 2 < len(body) else at
-        if body[at] <= body[end]:
-            ranges.append((ord(body[at]), ord(body[end])))
-        at = end + 1
-    return ranges
-
-
-def _char(piece: str) -> Char | None:
-    if piece == "*":
-        return None
-    if piece == "?":
-        return ((0, _LAST),)
-    if len(piece) == 1:
-        return piece
-    ranges = _members(piece)
-    if piece[1] != "!":
-        return tuple(ranges)
-    others, low = [], 0
-    for first, last in [*sorted(ranges), (_LAST + 1, _LAST + 1)]:
-        if low < first:
-            others.append((low, first - 1))
-        low = max(low, last + 1)
-    return tuple(others)
-
-
-def _parts(kind: str, path: str) -> list[Part | None]:
-    """The parts of an entry, None for `**`, and a last None for what lies below."""
-    parts: list[Part | None] = []
-    for part in [] if path == TOP else path.split("/"):
-        if kind != PATTERN or not _is_glob(part):
-            parts.append(part)
-        elif part == "**":
-            parts.append(None)
-        else:
-            readings = [_pieces(part)]
-            if len(readings[0]) < len(part):
-                readings.append(list(part))  # the brackets as characters
-            parts.append(tuple(tuple(_without_doubles(map(_char, pieces))) for pieces in readings))
-    return _without_doubles([*parts, None])
-
-
-def _without_doubles(tokens: Iterable[Any]) -> list[Any]:
-    """`tokens` with one None for several in a row."""
-    kept: list[Any] = []
-    for token in tokens:
-        if token is not None or not kept or kept[-1] is not None:
-            kept.append(token)
-    return kept
-
-
-def _parts_meet(a: Part, b: Part) -> bool:
-    if isinstance(a, str) and isinstance(b, str):
-        return a == b
-    one = (tuple(a),) if isinstance(a, str) else a
-    two = (tuple(b),) if isinstance(b, str) else b
-    return any(_meet(left, right, _chars_meet) for left in one for right in two)
-
-
-def _chars_meet(a: Char, b: Char) -> bool:
-    if isinstance(a, str) and isinstance(b, str):
-        return a == b
-    one = ((ord(a), ord(a)),) if isinstance(a, str) else a
-    two = ((ord(b), ord(b)),) if isinstance(b, str) else b
-    return any(low <= last and first <= high for low, high in one for first, last in two)
-
-
-def _meet(a: Sequence[Any], b: Sequence[Any], both: Callable[[Any, Any], bool]) -> bool:
-    """Whether one sequence fits `a` and `b`, in which None stands for any run; never two None in a row.
-
-    Both are automata and walked together, one token of `a` at a time; bit j of `reached` says that
-    `b` may stand before its token j by then. So the work is len(a) * len(b), whatever they hold.
-    """
-    runs = sum(1 << j for j, token in enumerate(b) if token is None)
-    fits: dict[Any, int] = {}  # token of a -> which tokens of b it meets
-    reached = 1
-    for token in a:
-        if token is None:  # b goes on from its first place on as far as it likes
-            reached = (2 << len(b)) - (reached & -reached)
-            continue
-        reached |= (reached & runs) << 1  # a run of b may be empty, or take what a wants and stay
-        if token not in fits:
-            fits[token] = sum(1 << j for j, other in enumerate(b) if other is not None and both(token, other))
-        reached = (reached & runs) | (reached & fits[token]) << 1
-        if not reached:
-            return False
-    reached |= (reached & runs) << 1
-    return bool(reached >> len(b) & 1)

@@ -28,6 +28,7 @@ RANKS = {
     "agent_chat.clock": 2,
     "agent_chat.frontmatter": 2,
     "agent_chat.workspace": 2,
+    "agent_chat.patterns": 2,
     "agent_chat.log": 3,
     "agent_chat.channel": 4,
     "agent_chat.change": 4,
@@ -58,7 +59,7 @@ SIDEWAYS = {
     "agent_chat.storage.watch": {"agent_chat.storage.disk"},
     "agent_chat.storage.journal": {"agent_chat.storage.disk", "agent_chat.storage.records"},
     "agent_chat.frontmatter": {"agent_chat.names"},
-    "agent_chat.workspace": {"agent_chat.names"},
+    "agent_chat.workspace": {"agent_chat.names", "agent_chat.patterns"},
     # the methods of a channel that its other commands do not pay for
     "agent_chat.channel": {"agent_chat.change", "agent_chat.recovery"},
     "agent_chat.change": {"agent_chat.channel", "agent_chat.recovery"},

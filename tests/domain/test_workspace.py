@@ -16,7 +16,8 @@ from pathlib import Path
 import pytest
 
 from agent_chat.errors import AgentChatError
-from agent_chat.workspace import Workspace, find, overlaps
+from agent_chat.patterns import overlaps
+from agent_chat.workspace import Workspace, find
 
 INVALID = "PATH_LOCK_INVALID_PATH"
 OUTSIDE = "PATH_LOCK_PATH_OUTSIDE_WORKSPACE"
@@ -633,6 +634,19 @@ def test_these_stay_apart(work: Workspace, one: str, two: str) -> None:
 def test_what_lies_below_counts_for_two_patterns(work: Workspace) -> None:
     assert meet(work, "*/b", "a") and meet(work, "a/*", "*/b/c/d")
     assert not meet(work, "a/*/c", "a/b/d")
+
+
+def test_a_file_that_is_there_has_nothing_below_it(work: Workspace) -> None:
+    """Else `**/*.md` would meet every file. What is not there yet may become a folder."""
+    for pattern in ("**/*.md", "*/*/*", "src/main.py/*"):
+        for one, two in ((pattern, "src/main.py"), ("src/main.py", pattern)):
+            held = work.entry(one)
+            assert not work.meet(held.kind, held.normalized_path, work.entry(two))
+    for there in ("new.py", "src", "src/new.py"):
+        held = work.entry(there)
+        assert work.meet(held.kind, held.normalized_path, work.entry("**/*.md"))
+    assert work.meet("pattern", "*/*.py", work.entry("src/main.py"))
+    assert work.meet("file", "src/main.py", work.entry("src/*")) and work.meet("file", "src/main.py", work.entry("s*"))
 
 
 def test_a_file_of_a_record_is_a_name_whatever_it_looks_like() -> None:

@@ -24,7 +24,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_chat.errors import AgentChatError
-from agent_chat.workspace import PATTERN_LIMIT, Workspace, overlaps
+from agent_chat.patterns import PATTERN_LIMIT, overlaps
+from agent_chat.workspace import Workspace
 
 Entry = tuple  # (kind, normalized path)
 QUIET = {"deadline": None, "database": None}  # no judgement by time, nothing left in the checkout
@@ -115,8 +116,16 @@ def test_overlap_within_a_part_agrees_with_the_model_on_all_pairs_of_one_or_two_
         agrees(("pattern", a), ("pattern", b), names, 1)
 
 
+def test_a_leaf_meets_exactly_the_patterns_that_cover_it() -> None:
+    texts = ["/".join(parts) for length in (1, 2) for parts in itertools.product(WILD, repeat=length)]
+    for text, path in itertools.product(texts, paths(NAMES, 3)):
+        expected = covers(tuple(text.split("/")), path, literal=False)
+        leaf = ("leaf", "/".join(path))
+        assert overlaps(leaf, ("pattern", text)) is overlaps(("pattern", text), leaf) is expected, (text, path)
+
+
 @settings(max_examples=300, **QUIET)
-@given(*[st.tuples(st.sampled_from(["file", "pattern"]), st.text("ab*?[]!-/^.", max_size=24))] * 2)
+@given(*[st.tuples(st.sampled_from(["file", "pattern", "leaf"]), st.text("ab*?[]!-/^.", max_size=24))] * 2)
 def test_overlap_is_symmetric_and_never_fails_whatever_a_record_holds(a: Entry, b: Entry) -> None:
     assert overlaps(a, b) is overlaps(b, a)
     assert overlaps(a, a) and overlaps(b, b)
