@@ -61,10 +61,7 @@ class Folder:
 
     @classmethod
     def open(cls, path: str, home: Folder | None = None, within: Folder | None = None) -> Folder:
-        """Open `path`, or the entry `path` of `within`. FileNotFoundError when there is none.
-
-        STORAGE_LINK_REFUSED when it is a link, STORAGE_NOT_A_FOLDER when it is something else.
-        """
+        """Open `path`, or the entry `path` of `within`. FileNotFoundError; STORAGE_LINK_REFUSED, STORAGE_NOT_A_FILE."""
         full = os.path.join(within.path, path) if within else path
         name, at = (path, within.fd) if within and within.fd is not None else (full, None)
         if not HAS_FOLDER_DESCRIPTORS:
