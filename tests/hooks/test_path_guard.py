@@ -476,9 +476,9 @@ def test_the_registered_command_works_through_a_shell(
 def loaded(guard: Guard, event: object) -> set[str]:
     """The modules that the hook has loaded at its end."""
     code = (
-        "import os, runpy, sys; before = set(sys.modules); end = os._exit\n"
+        "import os, sys; before = set(sys.modules); end = os._exit; path = sys.argv[1]\n"
         "def told(status): os.write(2, ' '.join(set(sys.modules) - before).encode()); end(status)\n"
-        "os._exit = told; runpy.run_path(sys.argv[1], run_name='__main__')"
+        "os._exit = told; exec(open(path).read(), {'__name__': '__main__', '__file__': path})"
     )
     done = subprocess.run(
         [sys.executable, "-I", "-S", "-c", code, str(HOOK)],
