@@ -56,7 +56,7 @@ LOOKING: dict[str, list[str]] = {
     "show": ["task", "show", "c", "T-3"],
     "peek": ["peek", "c", "-n", "30"],
     "read": ["read", "c", "--as", "alice", "--all"],
-    "wait": ["wait", "c", "--as", "zed", "--timeout", "0", "--peek"],
+    "wait": ["wait", "c", "--as", "carol", "--timeout", "0", "--peek"],
 }
 
 
