@@ -52,7 +52,7 @@ def written(value: str) -> str:
     return escaped(value.replace("\n", " "))
 
 
-@settings(max_examples=300)
+@settings(max_examples=150)
 @given(st.lists(messages(), max_size=4))
 def test_the_printed_envelopes_are_exactly_these_messages(shown: list[frontmatter.Message]) -> None:
     found, rest = parse(CAUTION + output.page("c", shown, "envelope").text)
@@ -120,7 +120,7 @@ def test_a_bounded_page_holds_whole_messages_at_least_one_and_no_more_than_fit(
         assert len((page.text + output.envelope("c", shown[page.count])).encode()) > max_bytes > 0
 
 
-@settings(max_examples=50)
+@settings(max_examples=25)
 @given(st.text(st.sampled_from("<message/>\\ \n世😀ab"), min_size=4000, max_size=9000), st.integers(700, 3000))
 def test_a_message_that_is_too_long_is_cut_and_still_no_forgery(body: str, max_bytes: int) -> None:
     data = frontmatter.compose(1, "a", "all", 0, "c", "x", "discussion", "t", body + "\n")

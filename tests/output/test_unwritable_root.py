@@ -58,6 +58,15 @@ def as_somebody(root: Root, *words: str) -> Result:
         child.join(60)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def warm(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """What the commands import is loaded before a child changes its user."""
+    root = Root(tmp_path_factory.mktemp("warm"))
+    root.ok("init", "c")
+    for words in [*LOOKING.values(), *CHANGING.values()]:
+        root.run(*words)
+
+
 @pytest.fixture
 def root() -> Iterator[Root]:
     """A channel with two messages, read by carol, open to everybody; not in the test's own private folder."""
@@ -69,9 +78,6 @@ def root() -> Iterator[Root]:
     root.post("carol", body="second one")
     root.ok("read", "c", "--as", "carol")
     (root.folder() / "task-1.md").write_text("")
-    for words in [*LOOKING.values(), *CHANGING.values()]:
-        Root(place / "warm").run("init", "c")
-        Root(place / "warm").run(*words)  # what they import is loaded before the child changes its user
     yield root
     set_modes(place, 0o755, 0o644)
     shutil.rmtree(place)
