@@ -317,10 +317,12 @@ def _put_aside(channel: Channel, name: str, owner: str, reason: str) -> str:
             body.update({"transaction_id": change.id, "recovery_reason": reason, "previous_owner": None})
             body.update({"previous_expires_at": None, "put_aside": aside})
             change.audit("path.lock.recovered", {"lock_id": stem}, body, [])
-    except AgentChatError as error:
-        if moved:
-            error.message += f"; but what was there lies at {moved} now"
-        raise
+    except (AgentChatError, OSError) as error:
+        if not moved:
+            raise
+        known = error if isinstance(error, AgentChatError) else AgentChatError("PATH_LOCK_STORAGE_ERROR", str(error))
+        text = f"{known.message}; but what was there lies at {moved} now"
+        raise AgentChatError(known.code, text, known.next or ("locks", channel.name)) from None
     return aside
 
 
