@@ -17,6 +17,10 @@ def _system_now() -> int:
     return time.time_ns() // 1000
 
 
+# What micro_stamp writes, with every digit a 0: told apart first, since thousands of them are read.
+_MICRO_FORM = "0000-00-00T00:00:00.000000"
+_ZEROS = dict.fromkeys(range(ord("1"), ord("9") + 1), "0")
+
 now = _system_now  # tests put a frozen clock here; callers say clock.now()
 
 
@@ -33,6 +37,9 @@ def micro_stamp(instant: int) -> str:
 
 def parse_stamp(text: str) -> int:
     """An ISO-8601 time with an offset or `Z`, as an instant. ValueError for anything else."""
+    if text[26:] == "+00:00" and text[:26].translate(_ZEROS) == _MICRO_FORM:
+        year, month, day, hour, minute, second = map(int, text[:19].replace("T", "-").replace(":", "-").split("-"))
+        return _instant(text, year, month, day, hour, minute, second) + int(text[20:26])
     date, clock_part, offset = text[:10], text[11:], 0
     if text[10:11] not in ("T", "t", " ") or not text.isascii():
         raise ValueError(f"not an ISO-8601 time: {text!r}")
@@ -49,11 +56,14 @@ def parse_stamp(text: str) -> int:
     if len(clock_part) == 5 and not dot:
         clock_part += ":00"
     hour, minute, second = _digits(clock_part, ":", (2, 2, 2))
+    micro = int(_all_digits(fraction)[:6].ljust(6, "0")) if dot else 0
+    return _instant(text, year, month, day, hour, minute, second) - offset * SECOND + micro
+
+
+def _instant(text: str, year: int, month: int, day: int, hour: int, minute: int, second: int) -> int:
     if hour > 23 or minute > 59 or second > 59 or not 1 <= day <= _month_days(year, month):
         raise ValueError(f"no such time: {text!r}")
-    micro = int(_all_digits(fraction)[:6].ljust(6, "0")) if dot else 0
-    seconds = _days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second - offset
-    return seconds * SECOND + micro
+    return (_days(year, month, day) * 86400 + hour * 3600 + minute * 60 + second) * SECOND
 
 
 def parse_duration(text: str) -> int:

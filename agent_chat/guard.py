@@ -190,18 +190,18 @@ def _judge(
         verdict.doubts += damaged
     held = [
         (lock, [(one["kind"], space.fold(one["kind"], one["normalized_path"])) for one in lock.paths])
-        for lock in sorted(locks, key=lambda lock: lock.is_expired(now))
+        for lock in locks
     ]
     for at, entry in enumerate(placed):
         if time.monotonic() > deadline:
             text = f"only {at} of {len(placed)} paths were compared with the locks of channel {channel.name} in time"
             verdict.doubts.append(AgentChatError("GUARD_TOO_MANY", text, ("locks", channel.name)))
             return
-        lock = _covering(held, entry)
-        if lock and lock.is_expired(now):
-            verdict.doubts.append(path_locks.expired(channel.name, verdict.agent, lock, now, entry.display_path))
-        elif lock:
-            verdict.held.setdefault(entry.display_path, Held(entry.display_path, channel.name, lock))
+        covering = sorted(_covering(held, entry), key=lambda lock: lock.is_expired(now))  # the active first
+        if covering and covering[0].is_expired(now):
+            verdict.doubts.append(path_locks.expired(channel.name, verdict.agent, covering[0], now, entry.display_path))
+        elif covering:
+            verdict.held.setdefault(entry.display_path, Held(entry.display_path, channel.name, covering[0]))
 
 
 def _others(view: View, agent: str) -> tuple[int, list[Lock], list[AgentChatError]]:
@@ -212,7 +212,7 @@ def _others(view: View, agent: str) -> tuple[int, list[Lock], list[AgentChatErro
     return view.now, [lock for lock in found if not lock.is_held_by(agent)], damaged
 
 
-def _covering(held: Sequence[tuple[Lock, Sequence[tuple[str, str]]]], entry: Entry) -> Lock | None:
-    """The first lock that the entry can be in."""
+def _covering(held: Sequence[tuple[Lock, Sequence[tuple[str, str]]]], entry: Entry) -> list[Lock]:
+    """The locks that the entry can be in."""
     wanted = (entry.kind, entry.normalized_path)
-    return next((lock for lock, taken in held if any(patterns.overlaps(one, wanted) for one in taken)), None)
+    return [lock for lock, taken in held if any(patterns.overlaps(one, wanted) for one in taken)]

@@ -35,6 +35,8 @@ PATTERN_LIMIT = 1024  # characters; keeps the comparison of two hostile patterns
 STAR_LIMIT = 64
 
 _LAST = 0x10FFFF
+_taken_apart: dict[str, list[Part | None]] = {}  # the last patterns: one is compared with many paths
+_MOST = 1000
 
 
 def overlaps(a: tuple[str, str], b: tuple[str, str]) -> bool:
@@ -119,9 +121,20 @@ def _char(piece: str) -> Char | None:
 
 def _parts(kind: str, path: str) -> list[Part | None]:
     """The parts of an entry, None for `**`, and a last None for what lies below, if anything may."""
+    if kind != PATTERN:
+        names: list[Part | None] = [] if path == TOP else [*path.split("/")]
+        return names if kind == LEAF else [*names, None]
+    if path not in _taken_apart:
+        if len(_taken_apart) >= _MOST:
+            _taken_apart.clear()
+        _taken_apart[path] = _pattern_parts(path)
+    return _taken_apart[path]
+
+
+def _pattern_parts(path: str) -> list[Part | None]:
     parts: list[Part | None] = []
     for part in [] if path == TOP else path.split("/"):
-        if kind != PATTERN or not is_glob(part):
+        if not is_glob(part):
             parts.append(part)
         elif part == "**":
             parts.append(None)
@@ -130,7 +143,7 @@ def _parts(kind: str, path: str) -> list[Part | None]:
             if len(readings[0]) < len(part):
                 readings.append(list(part))  # the brackets as characters
             parts.append(tuple(tuple(_without_doubles(map(_char, pieces))) for pieces in readings))
-    return _without_doubles(parts if kind == LEAF else [*parts, None])
+    return _without_doubles([*parts, None])
 
 
 def _without_doubles(tokens: Iterable[Any]) -> list[Any]:

@@ -138,9 +138,9 @@ class Workspace:
     def meet(self, kind: str, path: str, entry: Entry) -> bool:
         """Whether a path can be both in an entry of a record, which may be of another system, and in `entry`."""
         held, wanted = (kind, self.fold(kind, path)), (entry.kind, entry.normalized_path)
-        if PATTERN in (kind, entry.kind):
-            held, wanted = self._as_it_is(*held), self._as_it_is(*wanted)
-        return overlaps(held, wanted)
+        if not overlaps(held, wanted):
+            return False
+        return PATTERN not in (kind, entry.kind) or overlaps(self._as_it_is(*held), self._as_it_is(*wanted))
 
     def _as_it_is(self, kind: str, path: str) -> tuple[str, str]:
         """A file that is there has nothing below it. Without this `**/*.md` would meet every file."""
