@@ -51,9 +51,9 @@ def every(commands: dict[str, list[list[str]]]) -> list[list[str]]:
     return [words for several in commands.values() for words in several]
 
 
-def label(words: Iterable[str]) -> str:
+def label(words: str | Iterable[str]) -> str:
     """A short name for a test's parameter."""
-    return "-".join(word for word in words if word[0].isalnum() and len(word) < 11)
+    return words if isinstance(words, str) else "-".join(word for word in words if word[0].isalnum() and len(word) < 11)
 
 
 QUICK = {"AGENT_CHAT_FSYNC": "0"}

@@ -100,13 +100,19 @@ def test_a_disk_that_fills_up_at_any_call_takes_no_number(
             break
 
 
-@pytest.mark.parametrize("kind", ["fresh", "seen"])
-@pytest.mark.parametrize("words", [*every(CHANGING), *every(LOOKING)], ids=label)
+@pytest.mark.parametrize(
+    "kind, words",
+    [
+        *[("fresh", words) for words in every(CHANGING)],
+        *[("seen", words) for words in [*every(CHANGING), *every(LOOKING)]],
+    ],
+    ids=label,
+)
 def test_a_look_that_fails_loses_nothing(
     templates: dict[str, Root], copies: Callable[[], Root], kind: str, words: list[str]
 ) -> None:
     before = message_bytes(templates[kind])
-    for _, root, outcome in at_each_call(copies, words, fail(errno.EIO), LOOKS):
+    for _, root, outcome in at_each_call(copies, words, fail(errno.EIO), LOOKS - {"fstat"}):
         assert outcome.code != "INTERNAL_ERROR" and "Traceback" not in outcome.err, outcome
         assert outcome.status in (0, 1, 2, 3, 4), outcome
         if words in every(CHANGING):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 import re
+import shlex
+import subprocess
+import sys
 import time
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from scene import assert_sound, message_bytes, read_to_end, shown
-from support import Result, Root, make_root
+from support import CHAT, Result, Root, clean_environment, make_root
 
 
 @pytest.fixture
@@ -23,8 +25,22 @@ def body(word: str) -> str:
     return f"<{word}> ... </{word}>"
 
 
-def post(root: Root, sender: str, word: str) -> Result:
-    return root.real("post", "c", "--from", sender, f"--title={word}", f"--body={body(word)}")
+def write(root: Root, sender: str, count: int) -> subprocess.Popen[bytes]:
+    """A shell that posts `count` messages one after the other, as real processes; what they answer is its output."""
+    chat = shlex.join([sys.executable, CHAT, "--root", str(root.path), "post", "c", "--from", sender])
+    word = f"{sender}n$n"
+    text = f'n=0; while [ $n -lt {count} ]; do {chat} --title="{word}" --body="<{word}> ... </{word}>" || exit; '
+    return subprocess.Popen(
+        ["sh", "-c", f"{text} n=$((n + 1)); done"],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        env=clean_environment(),
+    )
+
+
+def words(senders: int, count: int) -> dict[str, int]:
+    return {f"w{sender}n{n}": 1 for sender in range(senders) for n in range(count)}
 
 
 def numbers(root: Root) -> list[int]:
@@ -32,16 +48,13 @@ def numbers(root: Root) -> list[int]:
 
 
 def test_eight_agents_post_twenty_five_messages_each(root: Root) -> None:
-    def agent(number: int) -> list[Result]:
-        return [post(root, f"agent{number}", f"a{number}n{count}") for count in range(25)]
-
-    with ThreadPoolExecutor(8) as pool:
-        answers = [answer for answers in pool.map(agent, range(8)) for answer in answers]
-    assert [answer for answer in answers if answer.status] == []
+    writers = [write(root, f"w{sender}", 25) for sender in range(8)]
+    answers = "".join(writer.communicate(timeout=300)[0].decode() for writer in writers)
+    assert [writer.returncode for writer in writers] == [0] * 8, answers
     assert numbers(root) == list(range(1, 201)), "no number twice, none missing"
-    posted = {int(number): name for answer in answers for number, name in re.findall(r"#(\d+) -> c/(\S+)", answer.out)}
+    posted = {int(number): name for number, name in re.findall(r"posted #(\d+) -> c/(\S+)\n", answers)}
     assert posted == dict(zip(numbers(root), root.names())), "every answer named its own file"
-    assert shown(read_to_end(root)) == {f"a{number}n{count}": 1 for number in range(8) for count in range(25)}
+    assert shown(read_to_end(root)) == words(8, 25)
 
 
 def test_forty_posts_at_once_take_forty_numbers_without_a_gap(root: Root) -> None:
@@ -55,32 +68,28 @@ def test_forty_posts_at_once_take_forty_numbers_without_a_gap(root: Root) -> Non
 
 def test_a_reader_beside_two_hundred_posts_gets_each_once_and_whole(root: Root) -> None:
     """Case M2."""
-
-    def writer(number: int) -> None:
-        for count in range(50):
-            post(root, f"agent{number}", f"w{number}n{count}")
-
     found: Counter[str] = Counter()
-    with ThreadPoolExecutor(4) as pool:
-        writers = [pool.submit(writer, number) for number in range(4)]
-        while not all(one.done() for one in writers):
-            found += shown(root.ok("read", "c", "--as", "bob"))
-            for message in root.messages():  # each parses whole at any time
-                assert message.body.endswith(">\n")
-            time.sleep(0.02)
+    writers = [write(root, f"w{sender}", 50) for sender in range(4)]
+    while any(writer.poll() is None for writer in writers):
+        found += shown(root.ok("read", "c", "--as", "bob"))
+        for message in root.messages():  # each parses whole at any time
+            assert message.body.endswith(">\n")
+        time.sleep(0.02)
+    answers = [writer.communicate()[0].decode() for writer in writers]
+    assert [writer.returncode for writer in writers] == [0] * 4, answers
     found += shown(read_to_end(root))
-    assert found == {f"w{number}n{count}": 1 for number in range(4) for count in range(50)}
+    assert found == words(4, 50)
 
 
 def test_several_readers_of_one_name_share_the_messages(root: Root) -> None:
     found: Counter[str] = Counter()
     for turn in range(6):
-        words = [f"t{turn}n{count}" for count in range(5)]
-        for word in words[:3]:
+        titles = [f"t{turn}n{count}" for count in range(5)]
+        for word in titles[:3]:
             root.post("alice", word, body(word))
         readers = [root.spawn("read", "c", "--as", "bob") for _ in range(3)]
         readers += [root.spawn("wait", "c", "--as", "bob", "--timeout", "0.3") for _ in range(2)]
-        for word in words[3:]:
+        for word in titles[3:]:
             root.post("alice", word, body(word))
         for reader in readers:
             out, err = reader.communicate(timeout=60)
@@ -92,9 +101,8 @@ def test_several_readers_of_one_name_share_the_messages(root: Root) -> None:
 
 def test_after_a_poster_was_killed_at_any_point_the_next_works_at_once(root: Root) -> None:
     """Case L1."""
-    chance, words = random.Random(1), [f"k{n}" for n in range(25)]
-    posted = {}
-    for word in words:
+    chance, posted = random.Random(1), {}
+    for word in [f"k{n}" for n in range(25)]:
         text = f"<{word}> ... {'x' * 200_000}... </{word}>"
         process = root.spawn("post", "c", "--from", "alice", f"--title={word}", "--body-file=-", stdin=-1)
         assert process.stdin
