@@ -86,7 +86,7 @@ def said(out: bytes) -> Any:
     found = json.loads(out)
     assert isinstance(found, dict) and set(found) <= {"hookSpecificOutput", "systemMessage"}
     texts = [found.get("systemMessage", ""), found.get("hookSpecificOutput", {}).get("permissionDecisionReason", "")]
-    assert all(len(text) <= TEXT_LIMIT + 100 and "\n" not in text for text in texts)
+    assert all(len(text) <= TEXT_LIMIT and "\n" not in text for text in texts)
     return found
 
 
@@ -145,6 +145,11 @@ def test_what_is_not_guarded_is_allowed_silently(guard: Guard, root: Root, work:
         guard.event(tool="Agent", prompt="*** Begin Patch\n*** Add File: src/a.py"),
     ):
         assert guard.run(event) is None and not guard.errors
+
+
+def test_a_long_path_is_cut(guard: Guard, root: Root) -> None:
+    lock(root, "src")
+    assert guard.denies(guard.event("src/" + "long/" * 700)).startswith("agent-chat: PATH_LOCK_CONFLICT: src/long/")
 
 
 def test_own_locks_and_names_in_another_case(guard: Guard, root: Root) -> None:
