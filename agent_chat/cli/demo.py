@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 AGENTS = ("alice", "bob")
 CHANNEL, MARKER = "review", "task-1.md"
-WAIT = "4"  # seconds an agent waits for the other
-LIMIT = 15.0  # seconds until hanging agents are ended; they need a fraction of one
+WAIT = "20"  # seconds an agent waits for the other, on a machine that has no time for them
+LIMIT = 40.0  # seconds until hanging agents are ended; they need a fraction of one
 TERMINATED = 143
 PACKAGES = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))  # where agent_chat lies
 KEPT_SETTINGS = ("PYTHONHOME", "PYTHONDONTWRITEBYTECODE", "PYTHONPYCACHEPREFIX")
@@ -58,7 +58,9 @@ def run(call: Call) -> int:
     started, is_quiet, keep = time.monotonic(), call.wants_json, call.flag("keep")
     root, before = "", signal.signal(signal.SIGTERM, _terminated)  # so that the folder is removed then, too
     try:
-        root = tempfile.mkdtemp(prefix="agent-chat-demo-")
+        # Named before it is made: a signal between the two must find it.
+        root = os.path.join(tempfile.gettempdir(), f"agent-chat-demo-{os.urandom(4).hex()}")
+        os.mkdir(root, 0o700)
         show = _Show(is_quiet)
         show.line(f"two agents, each a process of its own, in {root}\n")
         _prepare(root, show)
