@@ -20,7 +20,7 @@ from agent_chat.storage import disk, journal, oslock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
     from typing import TypeVar
 
     from agent_chat.channel import Channel
@@ -53,19 +53,33 @@ class View:
         """The bytes of a record; None when there is none. STORAGE_* when it is no regular file."""
         return self._images[path] if path in self._images else journal.read(self._folder, path)
 
+    def read_all(self, folder: str) -> list[tuple[str, bytes | AgentChatError | OSError]]:
+        """Path and bytes of every record in a folder, or why it cannot be read."""
+        return _with(self._images, folder, journal.read_all(self._folder, folder))
+
     def names(self, folder: str) -> list[str]:
         """The records in a folder, sorted by name; dot files are none."""
-        found = {name for name in _names(self._folder, folder) if not name.startswith(".")}
+        found = set(_names(self._folder, folder))
         for path, data in self._images.items():
             if path.startswith(folder + "/"):
                 (found.discard if data is None else found.add)(path[len(folder) + 1 :])
-        return sorted(name for name in found if name.endswith(".json"))
+        return sorted(found)
+
+
+def _with(
+    known: Mapping[str, bytes | None], folder: str, found: list[tuple[str, bytes | AgentChatError | OSError]]
+) -> list[tuple[str, bytes | AgentChatError | OSError]]:
+    """What was found, but the records that are `known` as they are known."""
+    if not known:
+        return found
+    more = [(path, data) for path, data in known.items() if data is not None and path.startswith(folder + "/")]
+    return [entry for entry in found if entry[0] not in known] + more
 
 
 def _names(folder: disk.Folder, where: str) -> list[str]:
     try:
         with folder.sub(where) as sub:
-            return sub.names()
+            return list(filter(journal.is_listed, sub.names()))
     except FileNotFoundError:
         return []
 
@@ -164,10 +178,15 @@ class Change:
             self._before[path] = journal.read(self.channel.folder, path)
         return self._before[path]
 
+    def read_all(self, folder: str) -> list[tuple[str, bytes | AgentChatError | OSError]]:
+        """Path and bytes of every record in a folder, or why it cannot be read; what was read before stays."""
+        found = _with(self._before, folder, journal.read_all(self.channel.folder, folder))
+        self._before.update((path, data) for path, data in found if isinstance(data, bytes))
+        return found
+
     def names(self, folder: str) -> list[str]:
         """The records in a folder, sorted by name."""
-        found = _names(self.channel.folder, folder)
-        return sorted(name for name in found if name.endswith(".json") and not name.startswith("."))
+        return sorted(_names(self.channel.folder, folder))
 
     def put(self, path: str, data: bytes | None) -> None:
         """Give a record these bytes, or remove it."""

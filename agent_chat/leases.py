@@ -6,7 +6,7 @@ A lease lives in two records that change together: the task (status, owner, expi
 from __future__ import annotations
 
 from agent_chat import change as changes
-from agent_chat import claims, clock, names, recovery, tasks
+from agent_chat import claims, clock, names, recovery, task_audit, tasks
 from agent_chat.claims import Claim
 from agent_chat.errors import AgentChatError
 
@@ -84,7 +84,7 @@ def renew(channel: Channel, task_id: str, actor: str, length: int) -> Task:
         renewed.update({"lease_expires_at": expiry, "updated_at": stamp})
         change.put(lease.path, Claim(lease.path, renewed).encode())
         after = task.changed(change.now, lease_expires_at=expiry)
-        tasks.record_change(change, "lease.renewed", task, after, _details(change, lease.owner))
+        task_audit.record(change, "lease.renewed", task, after, _details(change, lease.owner))
     return after
 
 
@@ -95,12 +95,12 @@ def finish(channel: Channel, task_id: str, actor: str, status: str) -> Task:
         task = tasks.load(change, task_id)
         if claims.of_task(change, task) is None:
             tasks.check_move(change, task, status)
-            return tasks.put_if_changed(change, task, task.changed(change.now, status=status))
+            return task_audit.record_if_changed(change, task, task.changed(change.now, status=status))
         lease = _own_lease(change, task)
         tasks.check_move(change, task, status)
         change.put(lease.path, None)
         after = task.changed(change.now, status=status, owner=None, lease_expires_at=None)
-        tasks.record_change(change, change.event, task, after, _details(change, lease.owner))
+        task_audit.record(change, change.event, task, after, _details(change, lease.owner))
     return after
 
 
@@ -146,7 +146,7 @@ def _grant(change: Change, task: Task, lost: Claim | None, event: str, length: i
         extra.update(previous)
     change.put(path, Claim(path, record).encode())
     after = task.changed(change.now, status=tasks.IN_PROGRESS, owner=change.actor, lease_expires_at=expiry)
-    tasks.record_change(change, event, task, after, extra)
+    task_audit.record(change, event, task, after, extra)
     return after
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_chat import claims, clock, frontmatter, names, tasks
+from agent_chat import claims, clock, frontmatter, names, task_audit, tasks
 from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
@@ -76,7 +76,7 @@ def create(channel: Channel, task_id: str, maker: str, edits: Edits, workspace: 
         record.update(edits.values(change, task_id, workspace))
         task = tasks.Task(names.task_file(task_id), {**record, "updated_at": clock.micro_stamp(change.now)})
         claims.of_task(change, task)  # one that is left from a record that is gone
-        tasks.record_change(change, "task.created", None, task, {})
+        task_audit.record(change, "task.created", None, task, {})
     return task
 
 
@@ -95,7 +95,7 @@ def update(channel: Channel, task_id: str, actor: str, edits: Edits, workspace: 
         tasks.check_move(change, task, after.status)
         if after.status in tasks.NEEDS_READY and "depends_on" in values:
             tasks.need_ready(change, after)
-        return tasks.put_if_changed(change, task, after)
+        return task_audit.record_if_changed(change, task, after)
 
 
 def _respect_lease(change: Change, task: Task, actor: str, values: dict[str, object]) -> None:

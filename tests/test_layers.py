@@ -39,6 +39,7 @@ RANKS = {
     "agent_chat.markers": 5,
     "agent_chat.audit": 5,  # whom an audit message concerns
     "agent_chat.tasks": 5,
+    "agent_chat.task_audit": 5,
     "agent_chat.claims": 5,
     "agent_chat.task_changes": 6,
     "agent_chat.leases": 6,
@@ -65,6 +66,7 @@ SIDEWAYS = {
     "agent_chat.change": {"agent_chat.channel", "agent_chat.recovery"},
     "agent_chat.recovery": {"agent_chat.channel", "agent_chat.legacy"},
     "agent_chat.legacy": {"agent_chat.channel"},
+    "agent_chat.task_audit": {"agent_chat.tasks"},
     "agent_chat.claims": {"agent_chat.tasks"},
     "agent_chat.messages": {"agent_chat.audit"},
     "agent_chat.cursors": {"agent_chat.audit", "agent_chat.messages"},
@@ -96,7 +98,7 @@ CHANGES = {
 CHANGES_ALLOWED = {
     "agent_chat/cli/output.py": {"write", "fsync"},  # standard output, synced before a cursor moves
     "agent_chat/cli/posting.py": {"open"},  # reads --body-file, which lies outside every root
-    "agent_chat/cli/demo.py": {"mkdtemp", "rmtree"},  # its own temporary root
+    "agent_chat/cli/demo.py": {"mkdir", "rmtree"},  # its own temporary root
 }
 
 # What only cli/ may use.

@@ -73,7 +73,7 @@ def _locks(call: Call, channel: Channel) -> int:
         return view, path_locks.everything(view)
 
     view, found = channel.look("path", read)
-    tell_pending(view.pending, channel.name)
+    tell_pending(view.pending, channel.name, call.text("root"))
     shown = [{**held.record(), "expired": held.is_expired(view.now)} for held in found]
     lines = [f"{held.line()}{' expired' * held.is_expired(view.now)} {held.shown_paths()}" for held in found]
     result: dict[str, object] = {"channel": channel.name, "locks": shown}

@@ -97,10 +97,9 @@ def answer(call: Call, result: dict[str, object], text: str) -> int:
 
 def table(rows: Sequence[tuple[str, ...]]) -> str:
     """Rows as aligned columns, the last one as long as it is; one line each, whatever a cell holds."""
-    rows = [tuple(cell.replace("\n", " ") for cell in row) for row in rows]
-    widths = [max(len(row[at]) for row in rows) for at in range(len(rows[0]) - 1)]
-    lines = ["  ".join([*(cell.ljust(width) for cell, width in zip(row, widths)), row[-1]]) for row in rows]
-    return "\n".join(line.rstrip() for line in lines)
+    widths = [max(map(len, column)) for column in list(zip(*rows))[:-1]]
+    form = "".join(f"{{:<{width}}}  " for width in widths) + "{}"
+    return "\n".join(form.format(*row).replace("\n", " ").rstrip() for row in rows)
 
 
 def as_json(result: object) -> str:

@@ -12,11 +12,10 @@ if TYPE_CHECKING:
     from agent_chat.channel import Channel
 
 
-def tell_pending(found: recovery.Pending | None, channel: str) -> None:
+def tell_pending(found: recovery.Pending | None, channel: str, typed_root: str = "") -> None:
     """One line on standard error about an unfinished transaction."""
     if found:
-        refusal = found.refusal(channel, "")
-        output.note(f"agent-chat: {refusal.code}: {refusal.message}; next: {output.command_line(refusal.next)}")
+        output.refuse(found.refusal(channel, ""), False, typed_root)
 
 
 def recover_pending(call: Call, channel: Channel, family: recovery.Family) -> int:

@@ -88,37 +88,46 @@ def _edits(call: Call) -> task_changes.Edits:
 
 
 def _list(call: Call, channel: Channel) -> int:
-    status, owner = call.text("status"), call.text("owner")
+    status, owner, only_ready = call.text("status"), call.text("owner"), call.flag("ready")
+    needs_waits = only_ready or call.wants_json
     if status and status not in tasks.STATUSES:
         text = f"{status!r} is no status ({', '.join(tasks.STATUSES)})"
         raise AgentChatError("TASK_INVALID_STATUS", text, ("task", "list", "--help"))
 
     def read(view: View) -> tuple[View, list[tuple[Task, Waits]], list[AgentChatError]]:
         found, damaged = tasks.everything(view)
-        known = {task.id.lower(): task for task in found}
+        known = {task.id.lower(): task for task in found} if needs_waits else {}
         listed = []
         for task in found:
-            waits = tasks.unfinished(view, task, known)
-            is_wanted = (not status or task.status == status) and (not owner or task.is_owned_by(owner))
-            if is_wanted and not (call.flag("ready") and (waits or task.status != tasks.OPEN)):
+            if (status and task.status != status) or (owner and not task.is_owned_by(owner)):
+                continue
+            waits = tasks.unfinished(view, task, known) if needs_waits else []
+            if not (only_ready and (waits or task.status != tasks.OPEN)):
                 listed.append((task, waits))
         return view, listed, damaged
 
     view, listed, damaged = channel.look("task", read)
-    tell_pending(view.pending, channel.name)
-    rows = [("ID", "STATUS", "OWNER", "DEPENDS_ON", "TITLE")]
-    for task, _ in listed:
-        title = frontmatter.one_line(task.title)
-        rows.append((task.id, task.status, task.owner or "-", ",".join(task.depends_on) or "-", title))
-    result: dict[str, object] = {"channel": channel.name, "tasks": [_object(task, waits) for task, waits in listed]}
-    result["damaged"] = [{"code": error.code, **error.details} for error in damaged]
-    output.answer(call, result, output.table(rows) if listed else f"(no tasks in {channel.name!r})")
+    tell_pending(view.pending, channel.name, call.text("root"))
+    if call.wants_json:
+        result: dict[str, object] = {"channel": channel.name, "tasks": [_object(*each) for each in listed]}
+        result["damaged"] = [{"code": error.code, **error.details} for error in damaged]
+        output.emit(output.as_json(result))
+    else:
+        output.answer(call, {}, _table([task for task, _ in listed]) if listed else f"(no tasks in {channel.name!r})")
     for error in damaged[:_NAMED]:
         output.refuse(error, False, call.text("root"))
     if len(damaged) > _NAMED:
         following = output.command_line(("doctor", channel.name), call.text("root"))
         output.note(f"agent-chat: {len(damaged) - _NAMED} more damaged records; next: {following}")
     return REFUSED if damaged else OK
+
+
+def _table(listed: list[Task]) -> str:
+    rows = [("ID", "STATUS", "OWNER", "DEPENDS_ON", "TITLE")]
+    for task in listed:
+        title = frontmatter.one_line(task.title)
+        rows.append((task.id, task.status, task.owner or "-", ",".join(task.depends_on) or "-", title))
+    return output.table(rows)
 
 
 def _object(task: Task, waits: Waits) -> dict[str, object]:
@@ -131,7 +140,7 @@ def _show(call: Call, channel: Channel) -> int:
         return view, task, tasks.unfinished(view, task)
 
     view, task, waits = channel.look("task", read)
-    tell_pending(view.pending, channel.name)
+    tell_pending(view.pending, channel.name, call.text("root"))
     lines = []
     for key, value in task.record().items():
         shown = ", ".join(value) if isinstance(value, list) else value

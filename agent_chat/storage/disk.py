@@ -147,26 +147,27 @@ class Folder:
 
         FileNotFoundError; STORAGE_LINK_REFUSED, STORAGE_NOT_A_FILE, STORAGE_TOO_LARGE above `limit` bytes.
         """
-        fd = self._open(name, os.O_RDONLY)
+        fd, size = self._open_sized(name, os.O_RDONLY)
         try:
-            size = os.fstat(fd).st_size
             if size > limit:
                 raise AgentChatError(
                     "STORAGE_TOO_LARGE", f"{self._name(name)} has {size} bytes, at most {limit} are read"
                 )
-            parts, left = [], limit
-            while left > 0:
-                part = os.read(fd, min(left, max(size, 0) + 1))
+            data = os.read(fd, size + 1)
+            while len(data) != size and len(data) < limit:  # it grows, or it is one whose size is not known
+                part = os.read(fd, min(limit - len(data), 65536))
                 if not part:
                     break
-                parts.append(part)
-                left -= len(part)
-            return b"".join(parts)
+                data += part
+            return data[:limit]
         finally:
             os.close(fd)
 
     def _open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """Open a regular file without following a link and without waiting for a pipe's other end."""
+        return self._open_sized(name, flags, mode)[0]
+
+    def _open_sized(self, name: str, flags: int, mode: int = 0o666) -> tuple[int, int]:
+        """Open a regular file without following a link and without waiting for a pipe's other end; and its size."""
         target, at = self._at(name)
         if WINDOWS and os.path.islink(target):
             raise _unsuitable(self._name(name), stat.S_IFLNK)
@@ -178,11 +179,11 @@ class Folder:
                 raise _unsuitable(self._name(name), self.lstat(name).st_mode) from None
             error.filename = self._name(name)  # beside a descriptor the system knows only the last part
             raise
-        mode = os.fstat(fd).st_mode
-        if not stat.S_ISREG(mode):
+        found = os.fstat(fd)
+        if not stat.S_ISREG(found.st_mode):
             os.close(fd)
-            raise _unsuitable(self._name(name), mode)
-        return fd
+            raise _unsuitable(self._name(name), found.st_mode)
+        return fd, found.st_size
 
     def _name(self, name: str) -> str:
         return os.path.join(self.path, name)

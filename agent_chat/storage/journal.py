@@ -176,6 +176,28 @@ def read(folder: disk.Folder, path: str) -> bytes | None:
         return None
 
 
+def read_all(folder: disk.Folder, where: str) -> list[tuple[str, bytes | AgentChatError | OSError]]:
+    """Path and bytes of every record in a folder, by name, or why it cannot be read; the folder is opened once."""
+    found: list[tuple[str, bytes | AgentChatError | OSError]] = []
+    try:
+        with folder.sub(where) as sub:
+            for name in sorted(filter(is_listed, sub.names())):
+                try:
+                    found.append((f"{where}/{name}", sub.read(name, LIMIT)))
+                except FileNotFoundError:
+                    continue  # gone since the listing
+                except (AgentChatError, OSError) as error:  # it stops only what needs it
+                    found.append((f"{where}/{name}", error))
+    except FileNotFoundError:
+        pass  # no folder, no records
+    return found
+
+
+def is_listed(name: str) -> bool:
+    """Whether a file in a folder of records is one: dot files and other endings are not."""
+    return name.endswith(".json") and not name.startswith(".")
+
+
 def holds(folder: disk.Folder, name: str, data: bytes) -> bool:
     """Whether the file `name` of the channel holds exactly `data`."""
     try:

@@ -21,8 +21,9 @@ def load(data: bytes) -> dict[str, Any]:
     """The JSON object in `data`. Damaged for anything else, duplicate keys, NaN and lone surrogates too."""
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
-        found = json.loads(text, object_pairs_hook=_no_duplicates, parse_constant=_no_constant)
-        json.dumps(found, ensure_ascii=False, allow_nan=False).encode("utf-8")  # 1e999 is inf
+        found = _decoder.decode(text)
+        if "\\" in text:  # only an escape can bring a lone surrogate
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
         raise Damaged(f"not UTF-8 (line {data.count(10, 0, error.start) + 1})") from None
     except UnicodeEncodeError:
@@ -50,5 +51,15 @@ def _no_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
+def _finite(word: str) -> float:
+    value = float(word)
+    if value in (float("inf"), float("-inf")):  # 1e999
+        raise Damaged(f"{word} is no finite number")
+    return value
+
+
 def _no_constant(word: str) -> None:
     raise Damaged(f"{word} is no JSON")
+
+
+_decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)

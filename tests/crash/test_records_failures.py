@@ -218,3 +218,17 @@ def test_an_error_while_it_settles_by_itself_is_an_input_output_error(tmp_path: 
         root.ok(*words, **environment)
         assert recoveries(root)[0] == crashed.event
         assert_open(root)
+
+
+def test_a_record_that_the_disk_does_not_give_blocks_only_itself(template: Root, tmp_path: Path) -> None:
+    def unreadable(call: Call) -> Any:
+        return fail(errno.EIO)(call) if call.where[0].endswith("/T-6.json") else call.go()
+
+    fault = Fault(unreadable, 1, ["open"], forever=True)
+    root = copier(template, tmp_path)()
+    listed = run(root, LOOKING["list"], fault)
+    assert listed.status == 2 and "TASK_IO_ERROR" in listed.err and "tasks/T-6.json" in listed.err
+    assert [line.split()[0] for line in listed.out.splitlines()[1:]] == ["T-1", "T-2", "T-3", "T-4", "T-5", "T-7"]
+    for name in ("claim", "renew", "done", "next", "create", "recover"):
+        assert_clean(run(root if name != "next" else copier(template, tmp_path)(), CHANGING[name], fault), {""})
+    assert_clean(run(root, CHANGING["release-plain"], fault), {"TASK_IO_ERROR"})
