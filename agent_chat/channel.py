@@ -80,17 +80,7 @@ class Channel:
 
     def writing(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
         """The channel's exclusive lock, noting `who` holds it. CHANNEL_BUSY after 10 s behind one holder."""
-        try:
-            return self.exclusive(who, seconds)
-        except oslock.NoLocks:
-            return Unlocked()
-        except oslock.Busy as busy:
-            raise AgentChatError(
-                "CHANNEL_BUSY",
-                f"{busy.holder} holds the lock of channel {self.name!r}",
-                ("peek", self.name),
-                {"holder": busy.holder},
-            ) from None
+        return _writing(self.folder, self.name, who, seconds)
 
     def exclusive(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock:
         """The channel's exclusive lock. oslock.Busy, oslock.NoLocks."""
@@ -107,6 +97,20 @@ class Channel:
         from agent_chat import change, recovery
 
         return change.look(self, recovery.PATH if family == "path" else recovery.TASK, reader, must_lock)
+
+
+def _writing(folder: disk.Folder, name: str, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
+    try:
+        return oslock.hold(folder, Channel.LOCK, note(who), seconds)
+    except oslock.NoLocks:
+        return Unlocked()
+    except oslock.Busy as busy:
+        raise AgentChatError(
+            "CHANNEL_BUSY",
+            f"{busy.holder} holds the lock of channel {name!r}",
+            ("peek", name),
+            {"holder": busy.holder},
+        ) from None
 
 
 def note(who: str) -> str:
@@ -178,7 +182,10 @@ def create(
     disk.make_folders(root, home)
     path = os.path.join(os.path.realpath(root), found or name)
     disk.make_folders(path, home)
-    with disk.Folder.open(path) as folder:
+    # The lock is for file systems without links, where publish cannot exclude another, and for the policy.
+    with disk.Folder.open(path) as folder, _writing(folder, name, "init"):
+        if folder.exists(META):
+            raise _exists(name)
         if not folder.exists(".gitignore"):
             folder.replace(".gitignore", _GITIGNORE, sync=False)
         from agent_chat.storage import records

@@ -33,7 +33,7 @@ def test_a_channel_is_a_folder_with_its_meta(root: Root) -> None:
     assert list(meta) == ["channel", "members", "topic", "created"]
     assert (meta["channel"], meta["members"], meta["topic"]) == ("review", ["alice", "Bob"], "the topic")
     assert meta["created"].endswith("+00:00") and text == json.dumps(meta, indent=2) + "\n"
-    assert sorted(os.listdir(root.folder("review"))) == [".gitignore", ".tmp", "_meta.json"]
+    assert sorted(os.listdir(root.folder("review"))) == [".gitignore", ".lock", ".tmp", "_meta.json"]
 
 
 def test_git_keeps_the_messages_and_the_cursors_only(root: Root) -> None:
@@ -391,6 +391,7 @@ def test_a_lock_file_that_is_none_is_refused(root: Root, tmp_path: Path, kind: s
     """L4."""
     (tmp_path / "outside").write_text("theirs")
     place = root.folder() / ".lock"
+    place.unlink()
     if kind == "link":
         place.symlink_to(tmp_path / "outside")
     elif kind == "folder":

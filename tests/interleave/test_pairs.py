@@ -6,7 +6,10 @@ it runs straight through. Either way no number is given twice, nothing is seen i
 
 from __future__ import annotations
 
+import errno
 import functools
+import json
+import os
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -136,5 +139,35 @@ def test_a_post_that_is_held_up_is_shown_whole_and_only_afterwards(template: Roo
         assert shown(waited) + shown(read_to_end(root)) == {"new": 1}
         assert reader == "read" or shown(waited) == {"new": 1}, "it wakes"
         assert is_there or reader == "wait" or not shown(waited), "it is not shown before it is there"
+        if not is_paused:
+            return
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+def test_two_inits_leave_the_channel_and_the_policy_of_one(template: Root, tmp_path: Path, has_links: bool) -> None:
+    copies = copier(template, tmp_path)
+    commands = [
+        ["init", "d", "--members", members, "--topic", "t", "--recovery", recovery]
+        for members, recovery in (("alice", "explicit"), ("bob", "auto"))
+    ]
+
+    def no_link(*args: object, **options: object) -> None:
+        raise OSError(errno.EPERM, os.strerror(errno.EPERM))
+
+    def without_links() -> None:
+        if not has_links:
+            os.link = no_link  # type: ignore[assignment]
+
+    for n in range(1, 60):
+        root = copies()
+        with Child(root, commands[0], Fault(pause, n), first=without_links) as child:
+            is_paused = child.is_paused()
+            amid = run(root, commands[1], first=without_links, patience=PATIENCE)
+            around = child.end()
+        assert amid.status == 0 or amid.code in ("CHANNEL_BUSY", "CHANNEL_EXISTS"), amid
+        assert [around.status, amid.status].count(0) == 1, (around, amid)
+        members, policy = ("alice", "explicit") if around.status == 0 else ("bob", "auto")
+        assert root.ok("roster", "d", "--json").json["members"] == [members]
+        assert json.loads((root.folder("d") / "_policy.json").read_text())["recovery"] == policy
         if not is_paused:
             return
