@@ -205,6 +205,11 @@ def _not_found(channel: Channel, number: int) -> AgentChatError:
     )
 
 
+def last_number(channel: Channel) -> int:
+    """The newest message's number; 0 when there is none."""
+    return channel.log.look()[0].last
+
+
 def newest(channel: Channel, count: int) -> list[frontmatter.Message]:
     """The last `count` messages, oldest first."""
     found: list[frontmatter.Message] = []

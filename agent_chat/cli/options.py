@@ -15,7 +15,6 @@ from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-
     from agent_chat.cli.table import Spec
     from agent_chat.workspace import Workspace
 
@@ -63,9 +62,9 @@ def read(words: list[str], spec: Spec) -> Values | None:
         values[positionals[-1][:-1]] = given[many:]
         values.update(zip(positionals[:many], given))
     elif len(given) != len(positionals) or runs > 1:
-        return None
+        return None if given or len(positionals) > 1 or positionals[0][-1] != "?" else values
     else:
-        values.update(zip(positionals, given))
+        values.update(zip((name.rstrip("?") for name in positionals), given))
     return values
 
 

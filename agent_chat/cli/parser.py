@@ -59,6 +59,7 @@ HELP = {
     "primitives": ("WORD,WORD", "what it can do (default all); may stand several times"),
     "detail": ("TEXT", "one line more about a status"),
     "latest": ("", "only the last of each agent and type"),
+    "fix": ("", "mend what can be mended without losing anything"),
     "ready": ("", "only open tasks whose dependencies are done"),
     "resolve_publication": ("WORD", "rollback or published: your word on whether the change was published"),
     "discard_journal": ("", "put a damaged journal aside (needs --reason)"),
@@ -86,9 +87,9 @@ def build(command: str) -> argparse.ArgumentParser:
     parser = _Parser(prog=f"agent-chat {command}", description=about, allow_abbrev=False)
     parser.usage_code = "TASK_INVALID_ARGUMENT" if command.startswith("task") else "USAGE_ERROR"
     for name in positionals:
-        plain = name.rstrip("+")
+        plain = name.rstrip("+?")
         metavar, text = HELP[plain]
-        parser.add_argument(plain, metavar=metavar, help=text, nargs="+" if name != plain else None)
+        parser.add_argument(plain, metavar=metavar, help=text, nargs=name[-1] if name != plain else None)
     spellings: dict[str, list[str]] = {}
     for option, target in {**options, **EVERYWHERE}.items():
         spellings.setdefault(target, []).append(option)
@@ -105,7 +106,10 @@ def build(command: str) -> argparse.ArgumentParser:
 
 def parse(words: list[str], command: str) -> Values:
     """The settings of a command line; USAGE_ERROR or TASK_INVALID_ARGUMENT."""
-    found = vars(build(command).parse_args(words))
+    parser = build(command)
+    # argparse takes an optional positional as missing when an option comes before it, unless intermixed.
+    is_optional = COMMANDS[command][2][-1:] and COMMANDS[command][2][-1].endswith("?")
+    found = vars(parser.parse_intermixed_args(words) if is_optional else parser.parse_args(words))
     return {name: _mended(value) for name, value in found.items() if value is not None and value is not False}
 
 

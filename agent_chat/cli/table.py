@@ -1,8 +1,8 @@
 """Every command: word -> (module, help line, positionals, options). Literals only.
 
 `cli.options` reads plain command lines by this table, `cli.parser` builds argparse from it for help,
-errors and everything unusual. A positional ending in `+` takes one or more words. An option's value is
-the name of its setting; ending in `?` it is a flag, in `*` it may stand several times.
+errors and everything unusual. A positional ending in `+` takes one or more words, one in `?` one or none.
+An option's value is the name of its setting; ending in `?` it is a flag, in `*` it may stand several times.
 """
 
 from __future__ import annotations
@@ -175,6 +175,7 @@ COMMANDS: dict[str, Spec] = {
     ),
     "guard pre-commit": ("guard", "as a git hook: refuse a commit of paths that others have locked", (), _AS),
     "guard install": ("guard", "make that git hook in this repository", (), {}),
+    "doctor": ("doctor", "look for what is wrong, and name the command that helps", ("channel?",), {"--fix": "fix?"}),
     "demo": (
         "demo",
         "show two agents at work in a fresh root, in a few seconds",
