@@ -59,7 +59,10 @@ class Lock:
 
 
 def hold(folder: disk.Folder, name: str, who: str, seconds: float = PATIENCE, shared: bool = False) -> Lock:
-    """Take the lock; `who` is the note, ASCII. A shared hold of a file that is not there is FileNotFoundError."""
+    """Take the lock; `who` is the note, ASCII. A shared hold of a file that is not there is FileNotFoundError.
+
+    `seconds` behind one holder; a shared hold waits no longer in all, since its taker can do without.
+    """
     patience, seen, pause = time.monotonic() + seconds, "", 0.0005
     while True:
         fd = folder.open_lock(name, write=not shared)
@@ -75,7 +78,7 @@ def hold(folder: disk.Folder, name: str, who: str, seconds: float = PATIENCE, sh
         finally:
             if fd >= 0:
                 os.close(fd)
-        if holder != seen:  # they take turns: only waiting behind one and the same holder is a hang
+        if holder != seen and not shared:  # they take turns: only waiting behind one and the same holder is a hang
             patience, seen = time.monotonic() + seconds, holder
         if time.monotonic() >= patience:
             raise Busy(holder)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,7 +33,7 @@ from board import (
 from support import Root, make_root, open_channel
 
 from agent_chat import change, leases, recovery
-from agent_chat.storage import disk, journal
+from agent_chat.storage import disk, journal, oslock
 
 RECOVER = ["task", "recover-pending", "c", "--as", "carol"]
 AUTO = {"AGENT_CHAT_RECOVERY": "auto"}
@@ -483,6 +484,15 @@ def test_a_look_that_never_comes_to_rest_ends_all_the_same(root: Root, monkeypat
 
     with open_channel(root) as channel:
         assert channel.look("task", reader) == 5
+
+
+def test_a_reader_waits_for_so_long_however_many_take_turns(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(oslock, "_try", lambda fd, shared: False)
+    monkeypatch.setattr(oslock, "_note", lambda fd: str(time.monotonic()))
+    began = time.monotonic()
+    with open_channel(root) as channel:
+        assert change.look(channel, recovery.TASK, lambda view: view.names("tasks"), patience=0.1)
+    assert time.monotonic() - began < 1
 
 
 @pytest.mark.parametrize("kind", ["folder", "link"])
