@@ -511,6 +511,8 @@ def test_the_table_is_complete() -> None:
 def test_the_code_has_no_other_codes() -> None:
     found: set[str] = set()
     for path in (REPOSITORY / "agent_chat").rglob("*.py"):
+        if path.name == "doctor.py":
+            continue  # its findings are no refusals, and some have a code of their own
         found.update(re.findall(r'"((?:TASK|LEASE)_[A-Z_]+)"', path.read_text("utf-8")))
     assert found <= CODES, found - CODES
 
