@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from board import LONG_AGO, QUICK, edit, write
+from board import FAR_AHEAD, LONG_AGO, QUICK, edit, write
 from locked import lock, lock_expired, make_workspace
 from support import Root, make_root, open_channel
 
@@ -251,6 +251,19 @@ def test_doubts_are_counted_and_do_not_hide_what_is_sure(root: Root) -> None:
     verdict = judge(root, "a", "b")
     doubt = verdict.doubt()
     assert list(verdict.held) == ["a"] and doubt and doubt.message.endswith("(and 2 more)")
+
+
+def test_an_active_lock_counts_before_an_expired_one(root: Root) -> None:
+    """No command makes two that meet, but git may bring them together."""
+    for lock_id, stamp in (("0" * 32, LONG_AGO), ("f" * 32, FAR_AHEAD)):
+        record = {**lock(root, f"x{lock_id[0]}"), "lock_id": lock_id, "expires_at": stamp}
+        paths = [{"display_path": "a", "kind": "file", "normalized_path": "a"}]
+        write(root.folder() / f"locks/{lock_id}.json", json.dumps({**record, "paths": paths}))
+    for changed in ({}, {"0" * 32: FAR_AHEAD, "f" * 32: LONG_AGO}):
+        for lock_id, stamp in changed.items():
+            edit(root, f"locks/{lock_id}.json", expires_at=stamp)
+        verdict = judge(root, "a")
+        assert list(verdict.held) == ["a"] and not verdict.doubts
 
 
 def test_doubts_about_a_path_outside_concern_nobody(root: Root) -> None:

@@ -15,6 +15,7 @@ from board import LONG_AGO, QUICK, assert_one_line, edit, everything, following,
 from locked import damaged, file_of, held, lock, lock_expired, make_workspace, records
 from support import REPOSITORY, Result, Root, make_root, open_channel
 
+from agent_chat import names
 from agent_chat.storage import oslock
 
 # The table as the protocol has it, and PATH_LOCK_CHANGED of section 7.
@@ -280,6 +281,7 @@ def test_a_damaged_record_is_cleared_by_the_one_command_that_is_named(root: Root
     assert root.ok(*clear, **QUICK).out.startswith("put the damaged record aside: c/locks/.damaged/")
     assert not os.path.lexists(path)
     (aside,) = damaged(root)
+    assert names.is_record(aside.name), "a name that a journal takes"
     assert (aside.read_bytes() if isinstance(kept, bytes) else os.lstat(aside).st_ino) == kept
     assert root.ok(*CHECK).out == "available\n"
     last = root.messages()[-1]

@@ -161,6 +161,7 @@ def test_own_locks_and_names_in_another_case(guard: Guard, root: Root) -> None:
 
 def test_the_name_of_the_plugins_options_is_second(guard: Guard, root: Root) -> None:
     lock(root, "src")
+    assert guard.denies(guard.event(), AGENT_CHAT_NAME=None, CLAUDE_PLUGIN_OPTION_AGENT_CHAT_NAME="carol")
     option = {"CLAUDE_PLUGIN_OPTION_AGENT_CHAT_NAME": "alice"}
     assert guard.run(guard.event(), AGENT_CHAT_NAME=None, **option) is None
     assert guard.run(guard.event(), AGENT_CHAT_NAME="", **option) is None
