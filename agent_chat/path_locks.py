@@ -103,14 +103,13 @@ def everything(source: Source, actor: str = "") -> list[Lock]:
 def survey(source: Source, actor: str = "") -> tuple[list[Lock], list[AgentChatError]]:
     """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them."""
     try:
-        listed = source.names("locks")
+        listed = source.read_all("locks")
     except AgentChatError as error:
         raise tasks.storage_invalid("PATH_LOCK_STORAGE_INVALID", source, error) from None
     found, damaged = [], []
-    for name in listed:
+    for path, data in listed:
         try:
-            held = read(source, f"locks/{name}", actor)
-            found += [held] if held else []
+            found.append(decode(source.channel.name, path, data, actor))
         except AgentChatError as error:
             damaged.append(error)
     return found, damaged
@@ -119,17 +118,22 @@ def survey(source: Source, actor: str = "") -> tuple[list[Lock], list[AgentChatE
 def read(source: Source, path: str, actor: str = "") -> Lock | None:
     """The lock in a file; None when it is gone. The codes of a damaged record."""
     try:
-        data = source.read(path)
-    except AgentChatError as error:  # a link, a folder, ... in its place
-        raise _damaged(source.channel.name, path, [("PATH_LOCK_STORAGE_INVALID", error.message)], actor) from None
-    except OSError as error:
-        problem = ("PATH_LOCK_STORAGE_ERROR", f"{path} cannot be read: {error.strerror}")
-        raise _damaged(source.channel.name, path, [problem], actor) from None
+        data: bytes | AgentChatError | OSError | None = source.read(path)
+    except (AgentChatError, OSError) as error:
+        data = error
     return None if data is None else decode(source.channel.name, path, data, actor)
 
 
-def decode(channel: str, path: str, data: bytes, actor: str = "") -> Lock:
-    """The lock in a record's bytes; one AgentChatError names all of its problems, with the first one's code."""
+def decode(channel: str, path: str, data: bytes | AgentChatError | OSError, actor: str = "") -> Lock:
+    """The lock in a record's bytes; one AgentChatError names all of its problems, with the first one's code.
+
+    `data`: also why it cannot be read: a link, a folder, ... in its place, or an error of the disk.
+    """
+    if isinstance(data, AgentChatError):
+        raise _damaged(channel, path, [("PATH_LOCK_STORAGE_INVALID", data.message)], actor)
+    if isinstance(data, OSError):
+        problem = ("PATH_LOCK_STORAGE_ERROR", f"{path} cannot be read: {data.strerror}")
+        raise _damaged(channel, path, [problem], actor)
     try:
         record = records.load(data)
     except records.Damaged as error:

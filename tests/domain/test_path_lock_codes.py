@@ -254,7 +254,8 @@ def test_it_is_refused_with_its_code_and_nothing_changes(
 
 def test_every_code_of_the_table_is_made_and_there_is_no_other(root: Root) -> None:
     assert {*REFUSALS} | MADE_BELOW == CODES
-    text = "\n".join(path.read_text("utf-8") for path in (REPOSITORY / "agent_chat").rglob("*.py"))
+    files = [path for path in (REPOSITORY / "agent_chat").rglob("*.py") if path.name != "doctor.py"]  # its findings
+    text = "\n".join(path.read_text("utf-8") for path in files)
     written = set(re.findall(r"PATH_LOCK_[A-Z]+(?:_[A-Z]+)*", text))
     assert written <= {*CODES, "PATH_LOCK_TRANSACTION_NOT_FOUND"}, "an unknown code (that one is caught: exit 0)"
 
