@@ -14,6 +14,7 @@ from typing import Any
 from agent_chat import channel as channels
 from agent_chat import clock, frontmatter
 from agent_chat.cli import main
+from agent_chat.storage import disk
 
 REPOSITORY = Path(__file__).resolve().parent.parent
 CHAT = str(REPOSITORY / "chat.py")
@@ -69,6 +70,7 @@ class Root:
                 for stream in (sys.stdin, sys.stdout, sys.stderr):
                     stream.detach()
                 sys.stdin, sys.stdout, sys.stderr = saved[:3]
+                disk.durable = True  # AGENT_CHAT_FSYNC=0 is for this call
                 os.environ.clear()
                 os.environ.update(saved[3])
             texts = []
