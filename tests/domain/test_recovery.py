@@ -552,6 +552,23 @@ def test_an_interrupt_during_the_steps_undoes_them_or_lets_them_stand(
     assert claims(root) == ["T-1.bob"]
 
 
+def test_a_message_that_is_there_in_spite_of_an_error_is_made_durable(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish, sync, synced = disk.Folder.publish, disk.Folder.sync, []
+
+    def lying(folder: disk.Folder, name: str, data: bytes) -> None:
+        publish(folder, name, data)
+        synced.clear()
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(disk.Folder, "publish", lying)
+    monkeypatch.setattr(disk.Folder, "sync", lambda folder: [synced.append(folder.path), sync(folder)])
+    do(root, "claim", "T-1", "bob")
+    assert str(root.folder()) in synced and journals(root) == []
+    assert_audited(root)
+
+
 def test_families_know_their_own_records() -> None:
     assert recovery.TASK.fits("tasks/a.json") and recovery.TASK.fits("claims/a.b.c.json")
     for path in (
