@@ -250,10 +250,11 @@ def _about(path: str) -> str:
 class _Agent:
     """Runs commands as processes and reports them. A command that fails ends the agent with its status."""
 
-    __slots__ = ("name",)
+    __slots__ = ("_heard", "name")
 
     def __init__(self, name: str) -> None:
         self.name = name
+        self._heard: list[Event] = []  # messages that came with an earlier one
 
     def do(self, *words: str, may_lose: bool = False) -> tuple[int, str]:
         command = " ".join(map(shlex.quote, words))
@@ -279,11 +280,11 @@ class _Agent:
         answered = ("--reply", str(reply)) if reply else ()
         self.do("post", CHANNEL, "--from", self.name, "--to", to, *answered, "--title", title, "--body", body)
 
-    def wait(self) -> Event:
-        """The newest message that came."""
-        shown = self.do("wait", CHANNEL, "--as", self.name, "--timeout", WAIT)[1]
-        newest: Event = json.loads(shown)["messages"][-1]
-        return newest
+    def hear(self) -> Event:
+        """The next message; one wait may bring several."""
+        if not self._heard:
+            self._heard = json.loads(self.do("wait", CHANNEL, "--as", self.name, "--timeout", WAIT)[1])["messages"]
+        return self._heard.pop(0)
 
     def claim(self) -> bool:
         return self.do("claim", CHANNEL, MARKER, "--as", self.name, may_lose=True)[0] == OK
@@ -303,10 +304,10 @@ def act(words: list[str]) -> int:
     if name == AGENTS[0]:
         agent.post("Who takes task-1?", "Whoever claims it first.", other)
     else:
-        heard = agent.wait()["seq"]
+        heard = agent.hear()["seq"]
     if agent.claim():
         agent.post("I have task-1", "Will you review it?", other, heard)
-        agent.wait()
+        agent.hear()
     else:
-        agent.post("Yes", "Tell me when it is done.", other, agent.wait()["seq"])
+        agent.post("Yes", "Tell me when it is done.", other, agent.hear()["seq"])
     return OK
