@@ -44,23 +44,47 @@ def test_the_options_in_a_row_exist(command: str) -> None:
     assert options_of(row) <= {*COMMANDS[command][3], "--json", "--root"}, row
 
 
-def sessions() -> list[str]:
-    return [line for block in re.findall(r"```sh session\n(.*?)```", README, re.S) for line in block.splitlines()]
+def sessions() -> list[list[str]]:
+    return [block.splitlines() for block in re.findall(r"```sh session\n(.*?)```", README, re.S)]
 
 
 def test_the_session_by_hand_works_as_it_stands(tmp_path: Path) -> None:
-    environment = clean_environment(HOME=str(tmp_path))
-    answers = []
-    for line in sessions():
+    """A `wait` runs beside the lines after it, as in a terminal of its own, and ends in the next block."""
+    environment = clean_environment(HOME=str(tmp_path), USERPROFILE=str(tmp_path))
+    answers: dict[str, str] = {}
+
+    def start(line: str) -> subprocess.Popen[str]:
         words = shlex.split(line)
         assert words[:2] == ["python3", "chat.py"], line
-        done = subprocess.run(
-            [sys.executable, CHAT, *words[2:]], env=environment, cwd=tmp_path, capture_output=True, timeout=60
+        return subprocess.Popen(
+            [sys.executable, CHAT, *words[2:]],
+            env=environment,
+            cwd=tmp_path,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            encoding="utf-8",
         )
-        assert done.returncode == 0, (line, done)
-        answers.append(done.stdout.decode())
-    assert "sqlite or files?" in answers[2] and "Nothing to install" in answers[4]
-    assert "Decision: files" in answers[-1]
+
+    def end(line: str, process: subprocess.Popen[str]) -> None:
+        answers[line] = process.communicate(timeout=60)[0]
+        assert process.returncode == 0, (line, answers[line])
+
+    waiting: list[tuple[str, subprocess.Popen[str]]] = []
+    for block in sessions():
+        before, waiting = waiting, []
+        for line in block:
+            process = start(line)
+            if " wait " in line:
+                waiting.append((line, process))
+            else:
+                end(line, process)
+        for waiter in before:
+            end(*waiter)
+    assert not waiting
+    assert "sqlite or files?" in answers["python3 chat.py read review --as bob"]
+    assert "Nothing to install" in answers["python3 chat.py wait review --as alice"]
+    assert "Decision: files" in answers["python3 chat.py state review"]
     assert os.listdir(tmp_path) == ["agent-chat"]
 
 
