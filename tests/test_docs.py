@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support import CHAT, REPOSITORY, clean_environment
+from test_layers import module_of, rank
 
 from agent_chat.cli.table import COMMANDS
 
@@ -26,6 +27,11 @@ def test_every_module_has_its_line_in_the_map_and_every_line_its_module() -> Non
     mapped = re.findall(r"^\| \d \| `(agent_chat/[\w/]+\.py)` \| \S", CONTRIBUTING, re.M)
     assert len(mapped) == len(set(mapped))
     assert set(mapped) == modules() - {"agent_chat/__init__.py"}
+
+
+def test_the_map_gives_the_ranks_that_hold() -> None:
+    rows = re.findall(r"^\| (\d) \| `(agent_chat/[\w/]+\.py)`", CONTRIBUTING, re.M)
+    assert {path: int(number) for number, path in rows} == {path: rank(module_of(path)) for _, path in rows}
 
 
 def test_every_command_has_a_row_and_every_row_a_command() -> None:
