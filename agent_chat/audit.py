@@ -17,6 +17,7 @@ EVENTS = frozenset(
 )
 # Statuses that only the program writes: `post --status` refuses them.
 RESERVED = ("task.", "lease.", "path.", "state.", "turn.", "event.")
+_FREEING = ("status", "owner", "depends_on")  # a change of other fields makes no task ready
 _AGENT_KEYS = ("owner", "lease_owner", "previous_owner", "created_by")
 
 
@@ -57,7 +58,10 @@ def _body(message: frontmatter.Message) -> dict[str, object] | None:
 def _derived(message: frontmatter.Message, body: dict[str, object]) -> frozenset[str]:
     about = {value.lower() for value in map(body.get, _AGENT_KEYS) if isinstance(value, str)}
     status = message.status.lower()
-    is_free = status in ("task.created", "task.updated", "lease.released")
-    if is_free and body.get("status") == "open" and body.get("owner") is None and not body.get("waits_for"):
+    is_freed = status in ("task.created", "lease.released")
+    if status == "task.updated":
+        changed = body.get("changed_fields", _FREEING)
+        is_freed = isinstance(changed, (list, tuple)) and any(field in changed for field in _FREEING)
+    if is_freed and body.get("status") == "open" and body.get("owner") is None and not body.get("waits_for"):
         about.add(names.EVERYONE)
     return frozenset(about - {message.sender.lower()})

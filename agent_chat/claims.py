@@ -54,8 +54,17 @@ class Claim:
         return self.owner.lower() == agent.lower()
 
     def is_expired(self, now: int) -> bool:
-        is_over = now >= clock.parse_stamp(self.lease_expires_at)
-        return is_over or clock.parse_stamp(self.updated_at) > now + CLOCK_SKEW
+        return self.ended(now) != ""
+
+    def ended(self, now: int) -> str:
+        """Why it is over; empty while it is not."""
+        if now >= clock.parse_stamp(self.lease_expires_at):
+            return f"expired at {self.lease_expires_at}"
+        if clock.parse_stamp(self.updated_at) > now + CLOCK_SKEW:
+            return (
+                f"counts as expired: it was written at {self.updated_at}, and the clock says {clock.micro_stamp(now)}"
+            )
+        return ""
 
 
 def of_task(source: Source, task: Task) -> Claim | None:

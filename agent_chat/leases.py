@@ -59,7 +59,7 @@ def _claim(change: Change, task: Task, length: int, workspace: Workspace) -> Tas
     lease = claims.of_task(change, task)
     if lease is not None:
         if lease.is_expired(change.now):
-            raise _expired(task, lease, change.actor)
+            raise _expired(change, task, lease)
         raise _conflict(task, f"is leased by {lease.owner} until {lease.lease_expires_at}", lease.owner)
     if task.status in tasks.FINAL:
         text = f"{task.id} is {task.status}"
@@ -177,13 +177,13 @@ def _own_lease(change: Change, task: Task) -> Claim:
             "LEASE_OWNER_MISMATCH", text, ("task", "show", task.channel, task.id), {"owner": lease.owner}
         )
     if lease.is_expired(change.now):
-        raise _expired(task, lease, change.actor)
+        raise _expired(change, task, lease)
     return lease
 
 
-def _expired(task: Task, lease: Claim, actor: str) -> AgentChatError:
-    text = f"the lease of {task.id} by {lease.owner} expired at {lease.lease_expires_at}"
-    words = ("task", "recover", task.channel, task.id, "--as", actor, "--reason", "WHY")
+def _expired(change: Change, task: Task, lease: Claim) -> AgentChatError:
+    text = f"the lease of {task.id} by {lease.owner} {lease.ended(change.now)}"
+    words = ("task", "recover", task.channel, task.id, "--as", change.actor, "--reason", "WHY")
     details: dict[str, object] = {"owner": lease.owner, "expires_at": lease.lease_expires_at}
     return AgentChatError("LEASE_RECOVERY_REQUIRED", text, words, details)
 

@@ -106,7 +106,7 @@ def _respect_lease(change: Change, task: Task, actor: str, values: dict[str, obj
     touched = [key for key in _LEASED if key in values]
     if lease.is_expired(change.now):
         if touched:
-            text = f"the lease of {task.id} by {lease.owner} expired at {lease.lease_expires_at}"
+            text = f"the lease of {task.id} by {lease.owner} {lease.ended(change.now)}"
             words = ("task", "recover", channel, task.id, "--as", actor, "--reason", "WHY")
             raise AgentChatError("LEASE_RECOVERY_REQUIRED", text, words)
     elif touched:

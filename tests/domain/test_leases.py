@@ -241,7 +241,8 @@ def test_next_passes_over_what_is_damaged(root: Root) -> None:
 def test_a_clock_set_back_a_day_locks_nobody_out(now: FrozenClock, root: Root) -> None:
     do(root, "claim", "T-1", "bob", "--ttl", "600")
     now.pass_seconds(-DAY)
-    refused(root, "LEASE_RECOVERY_REQUIRED", "task", "claim", "c", "T-1", "--as", "carol")
+    found = refused(root, "LEASE_RECOVERY_REQUIRED", "task", "claim", "c", "T-1", "--as", "carol")
+    assert f"written at {stamp(0)}" in found.err and f"the clock says {stamp(-DAY)}" in found.err
     refused(root, "LEASE_RECOVERY_REQUIRED", "task", "renew", "c", "T-1", "--as", "bob")
     do(root, "recover", "T-1", "carol", "--reason", "the clock was wrong")
     assert task(root)["lease_expires_at"] == stamp(300 - DAY)

@@ -567,6 +567,9 @@ def test_a_lease_given_back_concerns_all_if_it_is_ready(root: Root) -> None:
 OLDER: list[tuple[str, dict[str, Any], set[str]]] = [
     ("task.created", {"status": "open", "owner": None}, {"bob", "carol", "dave"}),
     ("task.created", {"status": "open", "owner": "bob"}, {"bob"}),
+    ("task.updated", {"status": "open", "owner": None, "changed_fields": ["status"]}, {"bob", "carol", "dave"}),
+    ("task.updated", {"status": "open", "owner": None, "changed_fields": ["title", "updated_at"]}, set()),
+    ("task.updated", {"status": "open", "owner": "bob", "changed_fields": ["title"]}, {"bob"}),
     ("lease.claimed", {"status": "in_progress", "owner": "alice", "lease_owner": "alice"}, set()),
     ("lease.renewed", {"status": "in_progress", "owner": "alice", "lease_owner": "alice"}, set()),
     ("lease.released", {"status": "open", "owner": None, "lease_owner": "alice"}, {"bob", "carol", "dave"}),
@@ -586,6 +589,24 @@ def test_what_0_7_5_wrote_is_news_for_those_it_concerns(
         who for who in ("bob", "carol", "dave") if "(no new" not in root.ok("read", "c", "--as", who, "--peek").out
     }
     assert found == readers
+
+
+def test_what_is_written_about_nobody_is_read_as_about_nobody(root: Root) -> None:
+    """Without the key the rule is derived: from what we write it must come out the same."""
+    make(root, "T-1")
+    make(root, "T-2", "--depends-on", "T-1")
+    for agent in ("bob", "carol"):
+        root.ok("ack", "c", "--as", agent, "--upto", "99")
+    do(root, "update", "T-1", "alice", "--title", "x", "--acceptance", "a")
+    do(root, "update", "T-2", "alice", "--title", "x")
+    do(root, "update", "T-1", "alice", "--owner", "alice")
+    do(root, "claim", "T-1", "alice")
+    do(root, "renew", "T-1", "alice", "--ttl", "900")
+    do(root, "block", "T-2", "alice")
+    for message in root.messages()[2:]:
+        assert "concerns" not in message.header, message.title
+    for agent in ("bob", "carol"):
+        assert "(no new messages" in root.ok("read", "c", "--as", agent).out
 
 
 # ---- waiting for work -------------------------------------------------------------------------------------------
