@@ -34,7 +34,8 @@ def compact(
         try:
             before = channel.folder.read(STATE_FILE, _LIMIT) if channel.folder.exists(STATE_FILE) else None
             summary, data = make(look)
-            channel.folder.replace(STATE_FILE, data)
+            # Not synced: an error then would come too late to keep the old file. Publishing syncs the folder.
+            channel.folder.replace(STATE_FILE, data, sync=False)
         except (OSError, AgentChatError) as error:
             raise _io_error(channel, error) from None
         if audit:
@@ -76,7 +77,7 @@ def _put_back(channel: Channel, before: bytes | None) -> None:
         if before is None:
             channel.folder.remove(STATE_FILE)
         else:
-            channel.folder.replace(STATE_FILE, before)
+            channel.folder.replace(STATE_FILE, before, sync=False)
     except OSError as error:
         raise _io_error(channel, error) from None
 

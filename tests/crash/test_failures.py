@@ -206,7 +206,6 @@ def test_a_standard_output_that_fails_leaves_the_cursor(
     assert set(shown(root.ok("read", "c", "--as", "bob"))) == UNREAD[kind]
 
 
-@pytest.mark.xfail(reason="compaction.py: state.md is replaced, and only then its sync fails (sync=False would do)")
 @pytest.mark.parametrize("kind", ["fresh"])
 @pytest.mark.parametrize("words", [*CHANGING["state"], *CHANGING["compact"]], ids=label)
 def test_a_refused_state_leaves_the_old_file(copies: Callable[[], Root], words: list[str]) -> None:
