@@ -34,6 +34,7 @@ RANKS = {
     "agent_chat.change": 4,
     "agent_chat.recovery": 4,
     "agent_chat.legacy": 4,  # journals of agent-chat-plugin 0.7.5
+    "agent_chat.presence": 5,
     "agent_chat.messages": 5,
     "agent_chat.cursors": 5,
     "agent_chat.markers": 5,

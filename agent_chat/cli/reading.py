@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from agent_chat.channel import Channel
+    from agent_chat.presence import Announced
 
 DEFAULT_TIMEOUT = 900  # seconds
 
@@ -163,6 +164,7 @@ def _wait(call: Call) -> int:
     deadline = time.monotonic() + timeout
     ended = _never if call.flag("outlive_parent") or sys.platform == "win32" else _parent_is_gone(os.getppid())
     opened = [channels.find(call.root, name) for name in call.words("channels")]
+    present: Announced | None = None
     try:
         for channel in opened:
             reader.tell_stranger(channel)
@@ -178,10 +180,14 @@ def _wait(call: Call) -> int:
                     if error.code != "CURSOR_BUSY":
                         raise
                     busy = error  # another reading of this agent may yet fail and leave it all to us
+            if present is None and time.monotonic() < deadline:
+                present = _announce(opened, reader.agent)
             is_young = any(bad.is_young for channel in opened for bad in channel.log.unreadable.values())
             if not watcher.sleep(deadline, is_young or busy is not None, ended):
                 break
     finally:
+        if present:
+            present.end()
         for channel in opened:
             channel.folder.close()
     if ended():
@@ -192,6 +198,13 @@ def _wait(call: Call) -> int:
     where = ", ".join(repr(channel.name) for channel in opened)
     output.note(f"agent-chat: no new message for {reader.agent} in {where} within {timeout:g} s")
     return TIMED_OUT
+
+
+def _announce(opened: list[Channel], agent: str) -> Announced:
+    """From now on others see that the agent waits; not imported by a wait that has something to show."""
+    from agent_chat import presence
+
+    return presence.announce(opened, agent)
 
 
 def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool], patience: float) -> bool:

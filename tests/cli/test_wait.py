@@ -72,7 +72,9 @@ def start(root: Root) -> Iterator[Callable[..., subprocess.Popen[bytes]]]:
 
 
 def contents(root: Root) -> list[str]:
-    return sorted(str(path.relative_to(root.path)) for path in root.path.rglob("*"))
+    """Every file but those that only say who waits: whoever looks there next removes a killed waiter's."""
+    found = (str(path.relative_to(root.path)) for path in root.path.rglob("*"))
+    return sorted(name for name in found if not name.startswith(os.path.join("c", ".waiters")))
 
 
 # ---- what it answers ----------------------------------------------------------------------------
