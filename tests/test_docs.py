@@ -100,9 +100,9 @@ def test_the_first_command_of_the_readme_is_the_demo() -> None:
 
 
 def test_every_variable_is_one_that_the_code_reads() -> None:
-    named = set(re.findall(r"AGENT_CHAT_[A-Z]+", README))
+    named = set(re.findall(r"AGENT_CHAT_[A-Z_]+", README))
     sources = [*(REPOSITORY / "agent_chat").rglob("*.py"), *(REPOSITORY / "hooks").rglob("*.py")]
-    read = {word for path in sources for word in re.findall(r"AGENT_CHAT_[A-Z]+", path.read_text("utf-8"))}
+    read = {word for path in sources for word in re.findall(r"AGENT_CHAT_[A-Z_]+", path.read_text("utf-8"))}
     assert named <= read and read - named <= {"AGENT_CHAT_HOOKS"}
 
 

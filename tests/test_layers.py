@@ -30,6 +30,7 @@ RANKS = {
     "agent_chat.workspace": 2,
     "agent_chat.patterns": 2,
     "agent_chat.log": 3,
+    "agent_chat.hosts": 3,  # which session of a host is which agent
     "agent_chat.channel": 4,
     "agent_chat.change": 4,
     "agent_chat.recovery": 4,

@@ -112,11 +112,20 @@ class Call:
         return int(text)
 
     def is_agent_known(self) -> bool:
-        return self.given("agent") or bool(os.environ.get("AGENT_CHAT_NAME"))
+        return self.given("agent") or bool(self._own_name())
+
+    def _own_name(self) -> str:
+        """$AGENT_CHAT_NAME, else the name that the session of the host around this process is registered by."""
+        name = os.environ.get("AGENT_CHAT_NAME", "")
+        if not name and ("CLAUDE_CODE_SESSION_ID" in os.environ or "CODEX_THREAD_ID" in os.environ):
+            from agent_chat import hosts
+
+            name = hosts.name_of(os.environ, self.root)
+        return name
 
     def agent(self, code: str = "AGENT_INVALID_NAME") -> str:
-        """Who acts: --as or --from, else $AGENT_CHAT_NAME."""
-        name = self.text("agent") if self.given("agent") else os.environ.get("AGENT_CHAT_NAME") or None
+        """Who acts: --as or --from, else $AGENT_CHAT_NAME, else this session of a host."""
+        name = self.text("agent") if self.given("agent") else self._own_name() or None
         if name is None:
             raise self.usage(f"{self.command} needs to know who you are: --as NAME or $AGENT_CHAT_NAME")
         return names.agent(name, code)

@@ -1,0 +1,269 @@
+"""What a host's hooks say: who you are, and how much is unread from whom.
+
+For: hooks/entry.py. Looks without moving a cursor, and writes nothing but the session's registration and
+the host's env file. Names and numbers only: no text of a message, but with $AGENT_CHAT_HOOK_TEXT=1, and then
+in envelopes. Nothing is said when there is nothing; what cannot be read is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+from agent_chat import channel as channels
+from agent_chat import cursors, hosts, names
+from agent_chat.cli import output
+from agent_chat.errors import AgentChatError
+from agent_chat.storage import disk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from agent_chat.channel import Channel
+    from agent_chat.cursors import Unread
+
+    Event = Callable[[], bytes]
+
+LIMIT = 2000  # characters of a notice
+TEXT_LIMIT = 8000  # characters with $AGENT_CHAT_HOOK_TEXT=1; hosts cut what is longer than 10,000
+BUDGET = 3.0  # seconds of looking; a host waits
+_SENDERS = 5  # named for one channel
+_MARK = "[agent-chat] "
+_CODE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+
+def run(what: str, event: Event) -> None:
+    sys.argv = [os.path.join(_CODE, "chat.py")]  # what a command is said to be
+    {"session": _session, "prompt": _prompt, "stop": _stop, "end": _end}[what](event)
+
+
+class _Mail:
+    """What is unread in one channel."""
+
+    __slots__ = ("channel", "count", "senders")
+
+    def __init__(self, channel: str, unread: Unread) -> None:
+        self.channel = channel
+        self.count = len(unread.messages)
+        senders = dict.fromkeys(message.sender for message in unread.messages)
+        self.senders = [sender for sender in senders if names.is_name(sender)]  # a model reads this: no other text
+
+    def shown(self) -> str:
+        more = len(self.senders) - _SENDERS
+        named = ", ".join(self.senders[:_SENDERS]) or "?"
+        return f"#{self.channel} {self.count} from {named}" + f" and {more} more" * (more > 0)
+
+
+class _Inbox:
+    """Who looks, and into which channels of which root."""
+
+    __slots__ = ("agent", "deadline", "root", "session")
+
+    def __init__(self, event: Event, session: str = "") -> None:
+        environment = os.environ
+        self.deadline = time.monotonic() + BUDGET
+        self.root = hosts.root_of(environment)
+        self.session = session or hosts.session_id(environment)
+        if not hosts.setting(environment, "AGENT_CHAT_NAME") and not self.session:
+            self.session = hosts.field(event(), "session_id")
+        self.agent = hosts.name_of(environment, self.root, self.session)
+
+    def channels(self) -> list[str]:
+        try:
+            return hosts.channels_of(os.environ) or channels.list_names(self.root)
+        except OSError:
+            return []
+
+    def each(self, look: Callable[[Channel], None]) -> int:
+        """Call `look` with every channel that can be read; how many there was no time for."""
+        wanted = self.channels() if names.is_agent(self.agent) else []
+        for at, name in enumerate(wanted):
+            if time.monotonic() > self.deadline:
+                return len(wanted) - at
+            try:
+                with channels.find(self.root, name) as channel:
+                    look(channel)
+            except (AgentChatError, OSError):
+                continue  # a damaged channel hides none of the others; commands name what is wrong
+        return 0
+
+    def unread(self, channel: Channel) -> Unread:
+        return cursors.look(channel, self.agent, os.environ.get("AGENT_CHAT_AUDIT") == "all")
+
+    def command(self, *words: str) -> str:
+        """A command line for the agent's shell."""
+        if os.environ.get("CLAUDECODE") and os.environ.get("CLAUDE_PLUGIN_ROOT"):
+            sys.argv = ["agent-chat"]  # Claude Code puts the plugin's bin/ on the PATH, and hands its variables on
+            return output.command_line(words)
+        return output.command_line(words, os.environ.get("AGENT_CHAT_ROOT", ""))
+
+    def notice(self, limit: int = LIMIT) -> str:
+        """`bob has unread messages: …` in one line; empty when there are none."""
+        mail: list[_Mail] = []
+
+        def look(channel: Channel) -> None:
+            unread = self.unread(channel)
+            if unread.messages:
+                mail.append(_Mail(channel.name, unread))
+
+        unseen = self.each(look)
+        if not mail:
+            return ""
+        head = f"{_MARK}{self.agent} has unread messages: "
+        following = "; read: " + output.visible(self.command("read", mail[0].channel, "--as", self.agent))
+        room = limit - len(head) - len(following) - 40
+        parts: list[str] = []
+        for one in mail:
+            part = one.shown()
+            room -= len(part) + 2
+            if room < 0 and parts:
+                break
+            parts.append(part)
+        left = len(mail) - len(parts) + unseen
+        return (head + "; ".join(parts) + following + f"; and {left} more channels" * (left > 0))[:limit]
+
+
+# ---- the hooks ------------------------------------------------------------------------------------------
+
+
+def _say(text: str) -> None:
+    if text:
+        output.emit(text + "\n")
+
+
+def _session(event: Event) -> None:
+    data = event()
+    if hosts.field(data, "agent_id"):
+        return  # a subagent acts under the name of its session
+    inbox = _Inbox(lambda: data, hosts.field(data, "session_id"))
+    if not inbox.agent:
+        if hosts.field(data, "source") in ("", "startup"):
+            join = inbox.command("join", "CHANNEL", "--as", "NAME")
+            _say(f"{_MARK}you have no name here: start the host with AGENT_CHAT_NAME=NAME, or: {join}")
+        return
+    if not names.is_agent(inbox.agent):
+        _say(f"{_MARK}{output.visible(inbox.agent)[:100]!r} is no agent's name; set AGENT_CHAT_NAME to another")
+        return
+    _export(inbox)
+    _register(inbox)
+    notice = inbox.notice(LIMIT // 2)
+    if notice or not os.environ.get("AGENT_CHAT_NAME"):  # nobody has told the agent yet
+        notice = "\n".join(filter(None, [_roster(inbox, LIMIT // 2 - 1), notice]))
+    _say(notice)
+
+
+def _roster(inbox: _Inbox, limit: int) -> str:
+    """`you are bob; channels: #review alice, bob` in one line; empty where there is no channel."""
+    parts: list[str] = []
+
+    def look(channel: Channel) -> None:
+        members = [member for member in channel.meta.members if names.is_name(member)]
+        parts.append(f"#{channel.name} {', '.join(members[:20])}".rstrip())
+
+    unseen = inbox.each(look)
+    text, shown = f"{_MARK}you are {inbox.agent}; channels: ", 0
+    for part in parts:
+        if shown and len(text) + len(part) > limit - 30:
+            break
+        text += ("; " if shown else "") + part
+        shown += 1
+    left = len(parts) - shown + unseen
+    return (text + f"; and {left} more" * (left > 0))[:limit] if parts else ""
+
+
+def _export(inbox: _Inbox) -> None:
+    """Let the agent's shell have what only hooks are told, by the file that the host reads for that."""
+    path = os.environ.get("CLAUDE_ENV_FILE")
+    if not path:
+        return
+    known = {"AGENT_CHAT_NAME": inbox.agent}
+    for name in ("AGENT_CHAT_ROOT", "AGENT_CHAT_CHANNELS"):
+        known[name] = hosts.setting(os.environ, name)
+    lines = [
+        "export {}='{}'\n".format(name, value.replace("'", "'\\''"))
+        for name, value in known.items()
+        if value and "\n" not in value and "\0" not in value
+    ]
+    try:
+        with disk.Folder.open(os.path.dirname(os.path.abspath(path))) as folder:
+            folder.append(os.path.basename(path), os.fsencode("".join(lines)))
+    except (AgentChatError, OSError):
+        output.note(f"agent-chat: {path} cannot be written: the shell does not know AGENT_CHAT_NAME")
+
+
+def _register(inbox: _Inbox) -> None:
+    """Remember which agent this session is, for a clear, a resume, the monitor, and whoever asks who is here."""
+    if not hosts.is_session_id(inbox.session):
+        return
+    environment = os.environ
+    pid = environment.get(hosts.PID_VARIABLE, "")
+    session = hosts.Session(inbox.session, inbox.agent, hosts.harness_of(environment), pid)
+    session.root = inbox.root
+    session.channels = hosts.setting(environment, "AGENT_CHAT_CHANNELS")
+    bare = {name: value for name, value in environment.items() if not name.startswith(hosts.OPTION)}
+    for root in dict.fromkeys((inbox.root, hosts.root_of(bare))):  # a monitor knows no options: it looks there
+        try:
+            hosts.register(root, session, os.path.expanduser("~"))
+        except (AgentChatError, OSError):
+            continue  # the name is known all the same, until a clear
+
+
+def _prompt(event: Event) -> None:
+    inbox = _Inbox(event)
+    if not inbox.agent:
+        return
+    _say(_texts(inbox) if os.environ.get("AGENT_CHAT_HOOK_TEXT") == "1" else inbox.notice())
+
+
+def _texts(inbox: _Inbox) -> str:
+    """The unread messages themselves in envelopes, as far as they go, and the commands that pass them."""
+    parts: list[str] = []
+    rest: list[str] = []
+    room = TEXT_LIMIT - len(output.CAUTION) - 400
+
+    def look(channel: Channel) -> None:
+        nonlocal room
+        unread = inbox.unread(channel)
+        if not unread.messages:
+            return
+        command = inbox.command("ack", channel.name, "--as", inbox.agent, "--upto")
+        page = output.page(channel.name, unread.messages, "envelope", max_bytes=max(1, room - len(command)), cut=True)
+        count = unread.whole_numbers(page.count)
+        if count > page.count or len(page.text) + len(command) + 20 > room:
+            rest.append(channel.name)
+            return
+        if page.cut:
+            shown = inbox.command("show", channel.name, str(unread.messages[0].number))
+            page.text += f"cut: all of it: {shown}\n"
+        text = f"{page.text}when you have acted on these: {command} {unread.after(count)}\n"
+        if count < len(unread.messages):
+            rest.append(channel.name)
+        parts.append(text)
+        room -= len(text)
+
+    unseen = inbox.each(look)
+    if not parts and not rest:
+        return ""
+    text = f"{_MARK}for {inbox.agent}:\n{output.CAUTION}\n" + "".join(parts)
+    if rest:
+        left = len(rest) + unseen
+        command = inbox.command("read", rest[0], "--as", inbox.agent)
+        text += f"more in {left} channel{'s' * (left > 1)}; read: {command}\n"
+    return output.visible(text).rstrip("\n")
+
+
+def _stop(event: Event) -> None:
+    notice = _Inbox(event).notice()
+    if notice:
+        output.emit(output.as_json({"systemMessage": notice}))
+
+
+def _end(event: Event) -> None:
+    data = event()
+    if hosts.field(data, "agent_id") or hosts.field(data, "reason") == "clear":
+        return
+    session = hosts.field(data, "session_id") or hosts.session_id(os.environ)
+    if hosts.is_session_id(session):
+        hosts.leave(hosts.root_of(os.environ), session)
