@@ -110,13 +110,14 @@ def decode(data: bytes, channel: str, fits: Callable[[str], bool]) -> Journal:
         found = records.load(data)
     except records.Damaged as error:
         raise Invalid(str(error)) from None
-    if found.get("version") != VERSION:
+    if found.get("version") != VERSION or found["version"] is True:
         raise Invalid(f"unknown version {found.get('version')!r}")
     if set(found) != set(_KEYS):
         raise Invalid("its fields are not those of a journal")
     texts = [found[key] for key in ("channel", "id", "event", "actor", "replaces")]
     subject = found["subject"]
-    if not all(isinstance(text, str) for text in texts) or not isinstance(subject, dict):
+    texts += subject.values() if isinstance(subject, dict) else [None]
+    if not all(isinstance(text, str) for text in texts):
         raise Invalid("a field has the wrong type")
     if found["channel"] != channel:
         raise Invalid(f"it belongs to channel {found['channel']!r}")
@@ -132,8 +133,7 @@ def decode(data: bytes, channel: str, fits: Callable[[str], bool]) -> Journal:
     message, recovery = _message(found["message"]), _message(found["recovery"])
     if message is None and recovery is None:
         raise Invalid("it has no message")
-    about = {str(key): str(value) for key, value in subject.items()}
-    return Journal(channel, texts[1], texts[2], texts[3], about, images, message, recovery, texts[4])
+    return Journal(channel, texts[1], texts[2], texts[3], subject, images, message, recovery, texts[4])
 
 
 def _message(found: Any) -> tuple[str, bytes] | None:
