@@ -13,10 +13,11 @@ EVENTS = frozenset(
     """task.created task.updated lease.claimed lease.renewed lease.released lease.completed lease.recovered
     path.locked path.lock.unlocked path.lock.renewed path.lock.recovered state.compacted
     lease.transaction.recovered lease.transaction.cleaned
-    path.lock.transaction.recovered path.lock.transaction.cleaned""".split()
+    path.lock.transaction.recovered path.lock.transaction.cleaned
+    policy.set turn.transaction.recovered turn.transaction.cleaned""".split()
 )
 # Statuses that only the program writes: `post --status` refuses them.
-RESERVED = ("task.", "lease.", "path.", "state.", "turn.", "event.")
+RESERVED = ("task.", "lease.", "path.", "state.", "turn.", "event.", "policy.", "request.", "agent.")
 _FREEING = ("status", "owner", "depends_on")  # a change of other fields makes no task ready
 _AGENT_KEYS = ("owner", "lease_owner", "previous_owner", "created_by")
 

@@ -231,8 +231,7 @@ class Change:
         except journal.Changed as changed:
             self._give_back(entry)
             text = f"{changed} was changed by another program just now; nothing was done"
-            words = ("task", "list") if self.family is recovery.TASK else ("locks",)
-            raise AgentChatError(self.family.changed, text, (*words, self.channel.name)) from None
+            raise AgentChatError(self.family.changed, text, (*self.family.list_words, self.channel.name)) from None
         except disk.NotDurable as error:
             raise self._stays("TRANSACTION_CLEANUP_FAILED", f"{_why(error)}; the change stands") from None
         except BaseException as error:

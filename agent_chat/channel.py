@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Result = TypeVar("Result")
 
-META, POLICY = "_meta.json", "_policy.json"
+META = "_meta.json"
 _META_LIMIT = 1024 * 1024  # bytes
 _META_KEYS = ("channel", "members", "topic", "created")
 _GITIGNORE = b".*\n!.gitignore\n!.cursors/\n.cursors/*.lock\n"
@@ -57,12 +57,13 @@ class Unlocked:
 class Channel:
     """An open channel."""
 
-    __slots__ = ("_meta", "folder", "log", "name", "notices", "recovery")
+    __slots__ = ("_meta", "folder", "log", "name", "notices", "recovery", "signature")
     LOCK = ".lock"
 
     def __init__(self, name: str, folder: disk.Folder) -> None:
         self.recovery = "explicit"  # what a crash asks for where the policy does not say: explicit or auto
         self.notices: list[str] = []  # what the caller should be told in one line each
+        self.signature: list[tuple[str, str]] = []  # header keys of every message written from here: session, key
         self.name = name
         self.folder = folder
         self.log = Log(folder)
@@ -78,6 +79,17 @@ class Channel:
     def meta(self) -> Meta:
         return self._meta
 
+    def is_open(self) -> bool:
+        """Whether hooks speak about it: not when a person turned it off, or its policy cannot be read."""
+        if not self.folder.exists(names.POLICY_FILE):
+            return True
+        from agent_chat import policy
+
+        try:
+            return policy.load(self.folder, self.name).value("access") == policy.ON
+        except AgentChatError:
+            return False
+
     def writing(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
         """The channel's exclusive lock, noting `who` holds it. CHANNEL_BUSY after 10 s behind one holder."""
         return _writing(self.folder, self.name, who, seconds)
@@ -90,13 +102,13 @@ class Channel:
         """A transaction over records: the only way to alter them. See change.py for its steps and refusals."""
         from agent_chat import change, recovery
 
-        return change.Change(self, event, actor, recovery.PATH if event.startswith("path.") else recovery.TASK)
+        return change.Change(self, event, actor, recovery.family_of(event))
 
     def look(self, family: str, reader: Callable[[View], Result], must_lock: bool = False) -> Result:
-        """What `reader` makes of a consistent view of a family's records (`task` or `path`)."""
+        """What `reader` makes of a consistent view of a family's records (`task`, `path` or `turn`)."""
         from agent_chat import change, recovery
 
-        return change.look(self, recovery.PATH if family == "path" else recovery.TASK, reader, must_lock)
+        return change.look(self, recovery.FAMILIES[family], reader, must_lock)
 
 
 def _writing(folder: disk.Folder, name: str, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
@@ -191,7 +203,7 @@ def create(
         from agent_chat.storage import records
 
         if recovery:
-            folder.replace(POLICY, records.dump({"recovery": recovery}), sync=False)
+            folder.replace(names.POLICY_FILE, records.dump({"recovery": recovery}), sync=False)
         values = (found or name, members, topic, clock.seconds_stamp(clock.now()))
         try:
             folder.publish(META, records.dump(dict(zip(_META_KEYS, values))))

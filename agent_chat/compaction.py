@@ -27,8 +27,7 @@ def compact(
     """
 
     def look(family: str, reader: Callable[[View], Any]) -> Any:
-        found = recovery.PATH if family == "path" else recovery.TASK
-        return reader(change.View(channel, recovery.pending(channel, found)))
+        return reader(change.View(channel, recovery.pending(channel, recovery.FAMILIES[family])))
 
     with channel.writing(actor):
         try:
@@ -107,6 +106,7 @@ def check_everything(channel: Channel) -> None:
             raise _refusal(channel, "STATE_MALFORMED_SOURCE", f"{bad.name}: {bad.why}")
     channel.look("task", lambda view: _check_tasks(channel, view))
     channel.look("path", lambda view: _check_locks(channel, view))
+    channel.look("turn", lambda view: _check_pending(channel, view))
     try:
         with channel.folder.sub(log.CURSORS) as folder:
             readers = log.readers(folder)

@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from agent_chat import claims, clock, cursors, log, messages, names, path_locks, recovery, tasks
+from agent_chat import claims, clock, cursors, log, messages, names, path_locks, policy, tasks
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk, oslock
 
@@ -63,6 +63,7 @@ def examine(channel: Channel) -> list[Finding]:
     found += _cursors(channel)
     found += channel.look("task", lambda view: list(_tasks(channel, view)))
     found += channel.look("path", lambda view: list(_locks(channel, view)))
+    found += channel.look("turn", lambda view: list(_people(channel, view)))
     return found
 
 
@@ -97,10 +98,6 @@ def _storage(channel: Channel) -> Iterator[Finding]:
         yield Finding("CHANNEL_BUSY", f"{busy.holder} holds the lock", help_words)
     except OSError as error:
         yield Finding("STORAGE_DENIED", f"{folder.path} cannot be written: {error.strerror}", help_words)
-    try:
-        recovery.recovers_by_itself(channel)
-    except AgentChatError as error:
-        yield of_refusal(error)
 
 
 def _links(channel: Channel) -> Iterator[Finding]:
@@ -232,3 +229,13 @@ def _locks(channel: Channel, view: View) -> Iterator[Finding]:
             words = ("recover", channel.name, lock.lock_id, "--as", "NAME", "--reason", "WHY")
             about = _expired(lock.expires_at, lock.updated_at, view.now)
             yield Finding("PATH_LOCK_EXPIRED", f"the lock of {lock.shown_paths()} by {lock.owner} {about}", words)
+
+
+def _people(channel: Channel, view: View) -> Iterator[Finding]:
+    """What people and the operator decide: the policy."""
+    if view.pending:
+        yield of_refusal(view.pending.refusal(channel.name, ""))
+    try:
+        policy.load(channel.folder, channel.name)
+    except AgentChatError as error:
+        yield of_refusal(error)

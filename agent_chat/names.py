@@ -139,6 +139,35 @@ def lock_file(lock_id: str) -> str:
     return f"locks/{lock_id}.json"
 
 
+# ---- what people decide: _policy.json, _turn.json, .sessions/<name>.json, requests/R-<n>.json ---------------
+
+POLICY_FILE, TURN_FILE = "_policy.json", "_turn.json"
+SESSIONS, REQUESTS = ".sessions", "requests"
+
+
+def session_file(agent_name: str) -> str:
+    return f"{SESSIONS}/{agent_name.lower()}.json"
+
+
+def request_file(request_id: str) -> str:
+    return f"{REQUESTS}/{request_id}.json"
+
+
+def request_number(request_id: str) -> int:
+    """The number in a request's id `R-<n>`; 0 when it is none."""
+    digits = request_id[2:]
+    is_id = request_id[:2] == "R-" and digits.isascii() and digits.isdigit() and len(digits) <= 9
+    return int(digits) if is_id and digits[0] != "0" else 0
+
+
+_ID = _FIRST | frozenset("_.:-")
+
+
+def is_id(text: str) -> bool:
+    """Whether it is an id that a caller chose: of a session, or of a request that may be repeated."""
+    return 0 < len(text) <= 128 and _ID.issuperset(text)
+
+
 # ---- cursors -------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """What a crash leaves of a change, and how it is settled (protocol, section 7).
 
-A family is a kind of records with one journal: tasks with their leases, path locks. `pending` finds an
+A family is a kind of records with one journal: tasks with their leases, path locks, turns with what people and
+the operator decide. `pending` finds an
 unfinished transaction; `settle_or_refuse` is step 1 of every change; `recover` is the operator's
 `recover-pending`, and what a policy of automatic recovery runs. Each settling publishes exactly one message,
 whose name is in the journal before it appears, so that dying anywhere repeats nothing.
@@ -23,21 +24,34 @@ if TYPE_CHECKING:
 class Family:
     """Records that share a journal, their codes, and the commands that recover them."""
 
-    __slots__ = ("changed", "folders", "io", "legacy", "lock", "name", "prefix", "recovered", "unclear", "words")
+    __slots__ = (
+        *("changed", "files", "folders", "io", "legacy", "list_words"),
+        *("lock", "name", "prefix", "recovered", "unclear", "words"),
+    )
 
     def __init__(
-        self, name: str, prefix: str, plain: str, io: str, unclear: str, legacy: str, folders: tuple[str, ...]
+        self,
+        name: str,
+        prefix: str,
+        plain: str,
+        io: str,
+        unclear: str,
+        legacy: str,
+        folders: tuple[str, ...],
+        files: tuple[str, ...] = (),
     ) -> None:
         self.name = name
         self.prefix = prefix  # of the codes about transactions
         self.io = io
-        self.lock = f"{plain}_LOCK_TIMEOUT" if plain == "TASK" else f"{plain}_TIMEOUT"
+        self.lock = {"TASK": "TASK_LOCK_TIMEOUT", "PATH_LOCK": "PATH_LOCK_TIMEOUT"}.get(plain, "CHANNEL_BUSY")
         self.changed = f"{plain}_CHANGED"
         self.unclear = unclear
-        self.legacy = legacy  # path of the journal of format 0.7.5
+        self.legacy = legacy  # path of the journal of format 0.7.5; empty where there was none
         self.folders = folders
+        self.files = files  # records beside the folders
         self.recovered = f"{prefix.lower().replace('_', '.')}.transaction"
         self.words = ("task", "recover-pending") if name == "task" else ("recover-pending",)
+        self.list_words = {"task": ("task", "list"), "path": ("locks",)}.get(name, ("peek",))
 
     def code(self, what: str) -> str:
         return f"{self.prefix}_{what}"
@@ -47,6 +61,8 @@ class Family:
 
     def fits(self, path: str) -> bool:
         """Whether `path` is the name of a record of this family."""
+        if path in self.files:
+            return True
         folder, _, name = path.partition("/")
         if name.startswith(".damaged/") and folder == "locks":
             return self is PATH and names.is_record(name[9:])
@@ -61,6 +77,18 @@ PATH = Family(
     *("path", "PATH_LOCK", "PATH_LOCK", "PATH_LOCK_STORAGE_ERROR", "PATH_LOCK_TRANSACTION_INVALID"),
     *("locks/.path-lock-transaction.json", ("locks",)),
 )
+TURN = Family(
+    *("turn", "TURN", "TURN", "TURN_IO_ERROR", "TURN_TRANSACTION_RECOVERY_FAILED"),
+    *("", (names.SESSIONS, names.REQUESTS)),
+    files=(names.TURN_FILE, names.POLICY_FILE, "_meta.json"),
+)
+FAMILIES = {family.name: family for family in (TASK, PATH, TURN)}
+
+
+def family_of(event: str) -> Family:
+    """The family whose records an event changes."""
+    first = event.partition(".")[0]
+    return PATH if first == "path" else TURN if first in ("turn", "policy", "request", "agent") else TASK
 
 
 class Pending:
@@ -110,6 +138,8 @@ def pending(channel: Channel, family: Family) -> Pending | None:
 
 
 def _legacy_bytes(channel: Channel, family: Family) -> bytes | None:
+    if not family.legacy:
+        return None
     try:
         return journal.read(channel.folder, family.legacy)
     except AgentChatError:
@@ -148,15 +178,9 @@ def settle_or_refuse(channel: Channel, family: Family, actor: str) -> None:
 
 def recovers_by_itself(channel: Channel) -> bool:
     """Whether the policy, or where it does not say the caller, wants recovery to be automatic. POLICY_INVALID."""
-    from agent_chat.channel import POLICY
-    from agent_chat.storage import records
+    from agent_chat import policy
 
-    data = journal.read(channel.folder, POLICY)
-    try:
-        policy = records.load(data) if data is not None else {}
-    except records.Damaged as error:
-        raise AgentChatError("POLICY_INVALID", f"{POLICY}: {error}", ("roster", channel.name)) from None
-    return bool(policy.get("recovery", channel.recovery) == "auto")
+    return policy.load(channel.folder, channel.name).said.get("recovery", channel.recovery) == "auto"
 
 
 def recover(channel: Channel, found: Pending, actor: str, resolve: str = "") -> str:
@@ -279,7 +303,7 @@ def audit_message(
     title = " ".join([event, *subject.values()])
     full = {"updated_at": stamp, **body} if stamp else body
     text = json.dumps(full, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    later = [("concerns", concerns)] if concerns else []
+    later = [*([("concerns", concerns)] if concerns else []), *channel.signature]
     ts = clock.seconds_stamp(clock.now())
     data = frontmatter.compose(number, actor, names.EVERYONE, 0, channel.name, ts, event, title, text, later)
     return names.message_file(number, actor, title), data

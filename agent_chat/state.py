@@ -88,8 +88,9 @@ def derive(channel: Channel, look: Looker | None = None) -> Entry:
             _note_completion(message, completed)
     found, damaged, pending = look("task", lambda view: (*tasks.everything(view), view.pending))
     locks, damaged_locks, pending_paths = look("path", lambda view: (*_locks(view), view.pending))
+    pending_turn = look("turn", lambda view: view.pending)
     _add_tasks(found, completed, decisions, blockers, evidence)
-    for one in (pending, pending_paths):
+    for one in (pending, pending_paths, pending_turn):
         if one:
             blockers.append(_pending(one, channel.name))
     for error in [*damaged, *damaged_locks]:

@@ -42,7 +42,8 @@ class Result:
 
 def clean_environment(**extra: str) -> dict[str, str]:
     """This environment without what steers agent-chat or Python, and with `extra`."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(("AGENT_CHAT_", "PYTHON", "GIT_", "CLAUDE"))}
+    steering = ("AGENT_CHAT_", "PYTHON", "GIT_", "CLAUDE", "CODEX_", "AI_AGENT", "GEMINI_", "OPENCODE", "CURSOR_")
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(steering)}
     return {**kept, "AGENT_CHAT_FORMAT": "markdown", "PYTHONDONTWRITEBYTECODE": "1", **extra}
 
 

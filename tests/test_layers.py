@@ -31,6 +31,7 @@ RANKS = {
     "agent_chat.patterns": 2,
     "agent_chat.log": 3,
     "agent_chat.hosts": 3,  # which session of a host is which agent
+    "agent_chat.policy": 3,
     "agent_chat.channel": 4,
     "agent_chat.change": 4,
     "agent_chat.recovery": 4,
@@ -47,6 +48,7 @@ RANKS = {
     "agent_chat.leases": 6,
     "agent_chat.path_locks": 6,
     "agent_chat.events": 6,
+    "agent_chat.decisions": 7,
     "agent_chat.state": 7,
     "agent_chat.compaction": 7,
     "agent_chat.doctor": 7,
@@ -79,6 +81,8 @@ SIDEWAYS_IN_CLI = {
     "agent_chat.cli.options",
     "agent_chat.cli.parser",
     "agent_chat.cli.recovering",
+    "agent_chat.cli.operator",
+    "agent_chat.cli.admission",
 }
 
 # The one place that imports a module by a computed name: the command's.

@@ -22,7 +22,7 @@ def run(call: Call) -> int:
         if call.command == "locks":
             return _locks(call, channel)
         if call.command == "recover-pending":
-            return recover_pending(call, channel, recovery.PATH)
+            return recover_pending(call, channel, recovery.PATH, recovery.TURN)
         try:
             return _change(call, channel)
         except AgentChatError as error:

@@ -133,7 +133,19 @@ class Call:
     def channel(self, invalid: str = "CHANNEL_INVALID_NAME", missing: str = "CHANNEL_NOT_FOUND") -> channels.Channel:
         found = channels.find(self.root, self.text("channel"), invalid, missing)
         found.recovery = os.environ.get("AGENT_CHAT_RECOVERY", "")
+        try:
+            self.admit(found)
+        except BaseException:
+            found.folder.close()
+            raise
         return found
+
+    def admit(self, channel: channels.Channel) -> None:
+        """Refuse what the channel's policy does not allow. CHANNEL_OFF, POLICY_INVALID."""
+        if channel.folder.exists(names.POLICY_FILE):
+            from agent_chat.cli import admission
+
+            admission.admit(self, channel)
 
     def listed(self, name: str) -> list[str] | None:
         """The words of a list option, which repeats and splits on commas; None when it was not given."""

@@ -64,6 +64,8 @@ HELP = {
     "resolve_publication": ("WORD", "rollback or published: your word on whether the change was published"),
     "discard_journal": ("", "put a damaged journal aside (needs --reason)"),
     "recovery": ("WORD", "explicit (default) or auto: who settles what a crash left"),
+    "key": ("KEY", "what is decided: a key of `policy show`"),
+    "value": ("VALUE", "the word that is to count for it"),
     "channel": ("CH", "name of the channel"),
     "channels": ("CH", "name of the channel"),
     "marker": ("MARKER", "file name task-<id>.md"),

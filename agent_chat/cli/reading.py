@@ -167,6 +167,7 @@ def _wait(call: Call) -> int:
     present: Announced | None = None
     try:
         for channel in opened:
+            call.admit(channel)
             reader.tell_stranger(channel)
         watcher = watch.Watch([channel.folder.stamp for channel in opened], interval)
         while True:
@@ -213,6 +214,7 @@ def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool], patienc
         raise AgentChatError(
             "CHANNEL_NOT_FOUND", f"channel {channel.name!r} was removed during the wait", ("channels",)
         )
+    reader.call.admit(channel)  # a person may have turned it off meanwhile
     unread = reader.look(channel)
     if not unread.messages:
         return False

@@ -146,7 +146,12 @@ COMMANDS: dict[str, Spec] = {
         {**_OWNER, **_LEASE, **_WORKSPACE, "--reason": "reason"},
     ),
     "locks": ("locks", "list the path locks", ("channel",), {}),
-    "recover-pending": ("locks", "settle what a crashed path-lock command left", ("channel",), {**_AS, **_RECOVERY}),
+    "recover-pending": (
+        "locks",
+        "settle what a crashed path-lock, turn or policy command left",
+        ("channel",),
+        {**_AS, **_RECOVERY},
+    ),
     "state": (
         "state",
         "derive the summary of a channel; --write saves it",
@@ -173,6 +178,13 @@ COMMANDS: dict[str, Spec] = {
         ("channel",),
         {"--from": "agent", "--as": "agent", "--type": "type", "--latest": "latest?"},
     ),
+    "policy show": ("decisions", "show what a person decided about a channel", ("channel",), {}),
+    "policy set": (
+        "decisions",
+        "decide one thing about a channel; for a person at a terminal",
+        ("channel", "key", "value"),
+        {},
+    ),
     "guard pre-commit": ("guard", "as a git hook: refuse a commit of paths that others have locked", (), _AS),
     "guard install": ("guard", "make that git hook in this repository", (), {}),
     "doctor": ("doctor", "look for what is wrong, and name the command that helps", ("channel?",), {"--fix": "fix?"}),
@@ -189,4 +201,5 @@ GROUPS: dict[str, str] = {
     "task": "tasks and leases: work that agents hand to each other",
     "event": "capability and status events",
     "guard": "path locks, enforced by git",
+    "policy": "what a person decides about a channel",
 }

@@ -217,15 +217,21 @@ def _is(folder: disk.Folder, path: str, data: bytes | None) -> bool:
 def put(folder: disk.Folder, wanted: Sequence[tuple[str, bytes | None]]) -> None:
     """Replace or remove each of these files, then sync their folders."""
     for where in sorted({path.rpartition("/")[0] for path, _ in wanted}):
-        with folder.sub(where, create=True) as sub:
-            for path, data in wanted:
-                if path.rpartition("/")[0] == where:
-                    name = path.rpartition("/")[2]
-                    if data is None:
-                        sub.remove(name)
-                    else:
-                        sub.replace(name, data, sync=False)
-            sub.sync()
+        here = [(path.rpartition("/")[2], data) for path, data in wanted if path.rpartition("/")[0] == where]
+        if where:
+            with folder.sub(where, create=True) as sub:
+                _put(sub, here)
+        else:
+            _put(folder, here)
+
+
+def _put(folder: disk.Folder, wanted: Sequence[tuple[str, bytes | None]]) -> None:
+    for name, data in wanted:
+        if data is None:
+            folder.remove(name)
+        else:
+            folder.replace(name, data, sync=False)
+    folder.sync()
 
 
 # ---- the steps ----------------------------------------------------------------------------------------
@@ -296,9 +302,15 @@ def set_aside(folder: disk.Folder, path: str, stamp: str, why: str) -> str:
     data = read(folder, path)
     if data is None:
         raise FileNotFoundError(path)
+    kept = keep_aside(folder, path, data, stamp, why)
+    put(folder, [(path, None)])
+    return kept
+
+
+def keep_aside(folder: disk.Folder, path: str, data: bytes, stamp: str, why: str) -> str:
+    """Put a copy of the damaged file `path` into `.journal/.damaged/`, and `why` beside it; its new path."""
     name = f"{path.rpartition('/')[2].lstrip('.')}.{stamp}"
     with folder.sub(FOLDER, create=True) as sub, sub.sub(DAMAGED_FOLDER, create=True) as damaged:
         damaged.replace(f"{name}.why", why.encode("utf-8", "replace") + b"\n", sync=False)
         damaged.replace(name, data)
-    put(folder, [(path, None)])
     return f"{FOLDER}/{DAMAGED_FOLDER}/{name}"

@@ -1,0 +1,106 @@
+"""What a person has decided about a channel: `_policy.json`, an object of words by key.
+
+For: every command, through one look whether the file is there; only then is this imported. A person may write the
+file by hand and commit it, so it is read strictly: a key or a word that is not in the table closes the channel
+(POLICY_INVALID) rather than pass for nothing said. A missing file, or key, means the first word of the table.
+"""
+
+from __future__ import annotations
+
+from agent_chat import names
+from agent_chat.errors import AgentChatError
+from agent_chat.storage import disk, records
+
+LIMIT = 64 * 1024  # bytes
+DAYS = "14d"  # stands for any whole number of days
+ON, OFF = "on", "off"
+
+KEYS: dict[str, tuple[str, ...]] = {
+    "access": (ON, OFF),  # off: nothing is sent, shown or waited for
+    "identity": ("open", "required"),  # required: whoever changes something shows the token of its name
+    "recovery": ("explicit", "auto"),  # auto: whoever comes next settles what a crash left
+    "turn_guard": (ON, OFF),  # on: the guard hook keeps the one who has not the turn from writing
+    "guards": (OFF, ON),
+    "ledger": (OFF, ON),
+    "reach": ("open", "joined"),  # joined: only joined agents post and are addressed
+    "retention": (OFF, DAYS),
+}
+
+
+class Policy:
+    """A sound policy. `said`: the keys that the file has."""
+
+    __slots__ = ("said",)
+
+    def __init__(self, said: dict[str, str]) -> None:
+        self.said = said
+
+    def value(self, key: str) -> str:
+        """What counts for a key: what was said, else the first word; the ledger goes with the guards."""
+        if key == "ledger" and key not in self.said:
+            return self.value("guards")
+        return self.said.get(key, KEYS[key][0])
+
+    def values(self) -> dict[str, str]:
+        return {key: self.value(key) for key in KEYS}
+
+    def changed(self, key: str, value: str) -> Policy:
+        return Policy({**self.said, key: value})
+
+    def encode(self) -> bytes:
+        return records.dump({key: self.said[key] for key in KEYS if key in self.said})
+
+
+def is_word(key: str, value: object) -> bool:
+    """Whether `value` may stand for `key`."""
+    if not isinstance(value, str):
+        return False
+    days = value[:-1]
+    if DAYS in KEYS[key] and value[-1:] == "d" and days.isascii() and days.isdigit():
+        return len(days) <= 4 and int(days) > 0
+    return value in KEYS[key]
+
+
+def choices(key: str) -> str:
+    """The words of a key, for people."""
+    return ", ".join("a number of days such as 14d" if word == DAYS else word for word in KEYS[key])
+
+
+def load(folder: disk.Folder, channel: str) -> Policy:
+    """The policy of a channel. POLICY_INVALID when it cannot be read, or says what nobody understands."""
+    try:
+        data = folder.read(names.POLICY_FILE, LIMIT)
+    except FileNotFoundError:
+        return Policy({})
+    except AgentChatError as error:  # a link, a folder, far too long
+        raise invalid(channel, error.message) from None
+    except OSError as error:
+        raise invalid(channel, error.strerror or str(error)) from None
+    return decode(data, channel)
+
+
+def decode(data: bytes | None, channel: str) -> Policy:
+    """The policy in the file's bytes, None for no file. POLICY_INVALID."""
+    try:
+        said = records.load(data) if data is not None else {}
+    except records.Damaged as error:
+        raise invalid(channel, str(error)) from None
+    for key, value in said.items():
+        if key not in KEYS:
+            raise invalid(channel, f"no policy is called {key!a} ({', '.join(KEYS)})")
+        if not is_word(key, value):
+            raise invalid(channel, f"{key} is {value!a}, and can be {choices(key)}")
+    return Policy(said)
+
+
+def invalid(channel: str, why: str) -> AgentChatError:
+    text = f"{names.POLICY_FILE} of channel {channel!r} cannot be understood, so the channel is closed: {why};"
+    text += " a person mends the file, or sets one key, which keeps a copy of it and begins anew"
+    return AgentChatError("POLICY_INVALID", text, ("policy", "set", channel, "access", ON))
+
+
+def channel_off(channel: str) -> AgentChatError:
+    """The refusal of everything that sends, shows or waits."""
+    text = f"channel {channel!r} was turned off by a person, who alone turns it on again, at a terminal;"
+    text += " every message is kept"
+    return AgentChatError("CHANNEL_OFF", text, ("policy", "set", channel, "access", ON))
