@@ -158,9 +158,8 @@ def judge(
     for name in listed:
         try:
             with channels.find(root, name) as channel:
-                if not channel.is_open():
-                    continue  # turned off: hooks are silent
-                _judge(verdict, channel, paths, env_workspace, cwd, deadline)
+                if channel.is_open():
+                    _judge(verdict, channel, paths, env_workspace, cwd, deadline)
         except AgentChatError as error:
             if error.code != "CHANNEL_NOT_FOUND":  # where there is no channel there are no locks
                 verdict.doubts.append(error)

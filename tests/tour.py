@@ -1,7 +1,7 @@
 """Every command with --json, in one channel, so that each kind of answer comes up: what schemas/answers/ describes.
 
-A new command needs a line here. A line is a command; `-> 3` at its end is an exit status other than 0. A function
-does to the root what no command would.
+A new command needs a line here. A line is a command; `-> 3` at its end is an exit status other than 0, and `person: `
+before it sits a person at a terminal, who types the channel's name. A function does to the root what no command would.
 """
 
 from __future__ import annotations
@@ -17,10 +17,12 @@ from pathlib import Path
 from typing import Union
 
 from support import Result, Root, make_root
+from terminal import at_terminal
 
 from agent_chat.cli.table import COMMANDS, GROUPS
 
 Step = Union[str, Callable[[Root], object]]
+PERSON = "person: "
 
 
 class Answer:
@@ -165,7 +167,12 @@ TROUBLE: list[Step] = [
     "demo",
     "nonsense -> 2",
 ]
-TOUR: list[Step] = [*MESSAGES, *TASKS, *LOCKS, *TROUBLE]
+PEOPLE: list[Step] = [
+    "policy show c",
+    "person: policy set c retention 14d",
+    "policy set c access off -> 2",
+]
+TOUR: list[Step] = [*MESSAGES, *TASKS, *LOCKS, *PEOPLE, *TROUBLE]
 
 
 def run(path: Path) -> list[Answer]:
@@ -193,9 +200,12 @@ def _do(step: Callable[[Root], object], root: Root) -> bool:
 
 
 def _answer(root: Root, step: Step) -> Answer:
-    line, _, status = str(step).partition(" -> ")
+    line, _, status = str(step).removeprefix(PERSON).partition(" -> ")
     words = shlex.split(line)
-    result = root.run(*words, "--json", AGENT_CHAT_FSYNC="0")
+    if str(step).startswith(PERSON):
+        result = at_terminal(root, *words, "--json", environment={"AGENT_CHAT_FSYNC": "0"})
+    else:
+        result = root.run(*words, "--json", AGENT_CHAT_FSYNC="0")
     assert result.status == int(status or 0), (line, result)
     command = " ".join(words[: 2 if words[0] in GROUPS else 1])
     assert command in COMMANDS or result.status == 2, line

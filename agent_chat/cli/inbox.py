@@ -84,7 +84,8 @@ class _Inbox:
                 return len(wanted) - at
             try:
                 with channels.find(self.root, name) as channel:
-                    look(channel)
+                    if channel.is_open():
+                        look(channel)
             except (AgentChatError, OSError):
                 continue  # a damaged channel hides none of the others; commands name what is wrong
         return 0

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from pathlib import Path
 
 import pytest
 from board import QUICK, following, journals
-from support import Root, make_root, open_channel
+from support import REPOSITORY, Root, clean_environment, make_root, open_channel
 from terminal import at_terminal, decide
 
 from agent_chat import audit, policy
@@ -283,3 +284,19 @@ def test_a_pending_decision_is_named_and_settled(root: Root, monkeypatch: pytest
     assert journals(root) == [] and said(root) == {"retention": "7d"}
     assert root.ok("recover-pending", "c", "--as", "alice", "--json").json["event"] is None
     decide(root, *SET_OFF)
+
+
+@pytest.mark.parametrize("hook", ["prompt_inbox.py", "stop_inbox.py", "session_inbox.py"])
+def test_a_hook_says_nothing_of_mail_in_a_channel_that_is_off(root: Root, hook: str) -> None:
+    root.post("alice", "t", "b", "--to", "bob")
+    environment = clean_environment(AGENT_CHAT_NAME="bob", AGENT_CHAT_ROOT=str(root.path))
+
+    def said_by_it() -> str:
+        command = [sys.executable, "-I", "-S", str(REPOSITORY / "hooks" / hook)]
+        done = subprocess.run(command, env=environment, input=b"{}\n", capture_output=True, timeout=60, check=False)
+        assert done.returncode == 0 and not done.stderr
+        return done.stdout.decode()
+
+    assert "unread" in said_by_it()
+    put_policy(root, {"access": "off"})
+    assert "unread" not in said_by_it()
