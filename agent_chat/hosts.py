@@ -171,17 +171,15 @@ def leave(root: str, session_id: str) -> None:
 
 
 def find(root: str, session_id: str, pid: str = "") -> Session | None:
-    """The registration of a session; where that id has none, the newest one of its process."""
+    """The registration of a session; where that id has none, or one that ended, the newest one of its process."""
     try:
         with disk.Folder.open(os.path.join(root, FOLDER)) as folder:
             found = _read(folder, _file(session_id)) if is_session_id(session_id) else None
-            if found:
-                return found
-            began = started(pid)
+            began = started(pid) if not found or found.state == AWAY else ""
             if not began:
-                return None
+                return found
             same = [one for one in _all(folder) if (one.pid, one.started) == (pid, began)]
-            return max(same, key=lambda one: one.at, default=None)
+            return max(same, key=lambda one: one.at, default=found)
     except (OSError, AgentChatError):
         return None  # no registration that can be read is none
 

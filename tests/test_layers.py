@@ -83,6 +83,7 @@ SIDEWAYS_IN_CLI = {
     "agent_chat.cli.recovering",
     "agent_chat.cli.operator",
     "agent_chat.cli.admission",
+    "agent_chat.cli.reading",  # its waiting, for watch
 }
 
 # The one place that imports a module by a computed name: the command's.

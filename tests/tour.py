@@ -90,6 +90,8 @@ MESSAGES: list[Step] = [
     "read c --as alice",
     "wait c --as bob --timeout 0",
     "wait c --as bob --timeout 0 -> 4",
+    "watch c --as frank --timeout 0.05 -> 4",
+    "watch --as erin --notify --timeout 0.05 -> 4",
     "read c --as carol --all",
     "ack c --as dave --upto 2",
     "peek c -n 9",

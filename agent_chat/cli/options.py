@@ -55,14 +55,14 @@ def read(words: list[str], spec: Spec) -> Values | None:
             values.setdefault(target[:-1], []).append(value)  # type: ignore[attr-defined]
         else:
             values[target] = value
-    if positionals and positionals[-1][-1] == "+":
+    if positionals and positionals[-1][-1] in "+*" and (given or positionals[-1][-1] == "+"):
         many = len(positionals) - 1
         if len(given) <= many or runs != 1:
             return None
         values[positionals[-1][:-1]] = given[many:]
         values.update(zip(positionals[:many], given))
     elif len(given) != len(positionals) or runs > 1:
-        return None if given or len(positionals) > 1 or positionals[0][-1] != "?" else values
+        return None if given or len(positionals) > 1 or positionals[0][-1] not in "?*" else values
     else:
         values.update(zip((name.rstrip("?") for name in positionals), given))
     return values
@@ -80,6 +80,10 @@ class Call:
         self._values = {**values, "root": typed} if typed else values
         typed = typed or os.environ.get("AGENT_CHAT_ROOT")
         self.root = os.path.abspath(os.path.expanduser(str(typed) if typed else os.path.join("~", "agent-chat")))
+
+    def by(self, agent: str) -> Call:
+        """The same call, made by `agent`."""
+        return Call(self.command, {**self._values, "agent": agent}, self.root)
 
     def usage(self, message: str) -> AgentChatError:
         return AgentChatError(self.usage_code, message, (*self.command.split(), "--help"))

@@ -59,6 +59,7 @@ HELP = {
     "primitives": ("WORD,WORD", "what it can do (default all); may stand several times"),
     "detail": ("TEXT", "one line more about a status"),
     "latest": ("", "only the last of each agent and type"),
+    "notify": ("", "one short line a burst: how many, where, from whom; moves no cursor"),
     "fix": ("", "mend what can be mended without losing anything"),
     "ready": ("", "only open tasks whose dependencies are done"),
     "resolve_publication": ("WORD", "rollback or published: your word on whether the change was published"),
@@ -89,7 +90,7 @@ def build(command: str) -> argparse.ArgumentParser:
     parser = _Parser(prog=f"agent-chat {command}", description=about, allow_abbrev=False)
     parser.usage_code = "TASK_INVALID_ARGUMENT" if command.startswith("task") else "USAGE_ERROR"
     for name in positionals:
-        plain = name.rstrip("+?")
+        plain = name.rstrip("+?*")
         metavar, text = HELP[plain]
         parser.add_argument(plain, metavar=metavar, help=text, nargs=name[-1] if name != plain else None)
     spellings: dict[str, list[str]] = {}
@@ -110,8 +111,10 @@ def parse(words: list[str], command: str) -> Values:
     """The settings of a command line; USAGE_ERROR or TASK_INVALID_ARGUMENT."""
     parser = build(command)
     # argparse takes an optional positional as missing when an option comes before it, unless intermixed.
-    is_optional = COMMANDS[command][2][-1:] and COMMANDS[command][2][-1].endswith("?")
+    is_optional = COMMANDS[command][2][-1:] and COMMANDS[command][2][-1].endswith(("?", "*"))
     found = vars(parser.parse_intermixed_args(words) if is_optional else parser.parse_args(words))
+    if found.get("channels") == []:
+        del found["channels"]  # none of any number
     return {name: _mended(value) for name, value in found.items() if value is not None and value is not False}
 
 

@@ -21,13 +21,14 @@ if TYPE_CHECKING:
     from agent_chat.presence import Announced
 
 DEFAULT_TIMEOUT = 900  # seconds
+NEVER = float("inf")  # a deadline
 
 
 def run(call: Call) -> int:
     return {"read": _read, "wait": _wait, "ack": _ack}[call.command](call)
 
 
-class _Reader:
+class Reader:
     """Who reads, and how the answer looks: what read and wait have in common."""
 
     __slots__ = ("agent", "call", "every_audit", "limit", "max_bytes", "shape")
@@ -115,7 +116,7 @@ class _Reader:
 
 
 def _read(call: Call) -> int:
-    reader = _Reader(call)
+    reader = Reader(call)
     with call.channel() as channel:
         reader.tell_stranger(channel)
         if call.flag("all"):
@@ -129,7 +130,7 @@ def _read(call: Call) -> int:
         return OK
 
 
-def _read_all(reader: _Reader, channel: Channel) -> int:
+def _read_all(reader: Reader, channel: Channel) -> int:
     unread = reader.look(channel)
     unread.messages = messages.everything(channel)
     if not reader.call.given("max_bytes"):
@@ -149,7 +150,7 @@ def _ack(call: Call) -> int:
         return output.answer(call, result, f"cursor of {agent} in {channel.name} at #{at}")
 
 
-def _seconds(call: Call, name: str, read: Callable[[str], int], default: int) -> float:
+def seconds(call: Call, name: str, read: Callable[[str], int], default: int) -> float:
     try:
         return read(call.text(name)) / clock.SECOND if call.given(name) else default
     except ValueError:
@@ -157,45 +158,68 @@ def _seconds(call: Call, name: str, read: Callable[[str], int], default: int) ->
         raise call.usage(f"--{name} takes seconds {bound}, not {call.text(name)!r}") from None
 
 
-def _wait(call: Call) -> int:
-    reader = _Reader(call)
-    timeout = _seconds(call, "timeout", clock.parse_timeout, DEFAULT_TIMEOUT)
-    interval = _seconds(call, "interval", clock.parse_duration, 0) or None
-    deadline = time.monotonic() + timeout
-    ended = _never if call.flag("outlive_parent") or sys.platform == "win32" else _parent_is_gone(os.getppid())
-    opened = [channels.find(call.root, name) for name in call.words("channels")]
-    present: Announced | None = None
-    try:
-        for channel in opened:
-            call.admit(channel)
-            reader.tell_stranger(channel)
-        watcher = watch.Watch([channel.folder.stamp for channel in opened], interval)
+class Vigil:
+    """Channels that are looked into again and again: what wait and watch have in common."""
+
+    __slots__ = ("_agent", "_ended", "_present", "_watch", "busy", "opened")
+
+    def __init__(
+        self, opened: list[Channel], agent: str, ended: Callable[[], bool], interval: float | None = None
+    ) -> None:
+        self.opened = opened
+        self._agent = agent
+        self._ended = ended
+        self._watch = watch.Watch([channel.folder.stamp for channel in opened], interval)
+        self._present: Announced | None = None
+        self.busy: AgentChatError | None = None  # of the last look: another reading of this agent
+
+    def __enter__(self) -> Vigil:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._present:
+            self._present.end()
+        for channel in self.opened:
+            channel.folder.close()
+
+    def is_served(self, serve: Callable[[Channel], bool], deadline: float = NEVER) -> bool:
+        """Whether `serve` answered True for a channel, before the deadline (monotonic seconds) and the end."""
         while True:
-            watcher.arm()
-            busy: AgentChatError | None = None
-            for channel in opened:
+            self._watch.arm()
+            self.busy = None
+            for channel in self.opened:
                 try:
-                    if _serve(reader, channel, ended, min(1.0, deadline - time.monotonic())):
-                        return OK
+                    if serve(channel):
+                        return True
                 except AgentChatError as error:
                     if error.code != "CURSOR_BUSY":
                         raise
-                    busy = error  # another reading of this agent may yet fail and leave it all to us
-            if present is None and time.monotonic() < deadline:
-                present = _announce(opened, reader.agent)
-            is_young = any(bad.is_young for channel in opened for bad in channel.log.unreadable.values())
-            if not watcher.sleep(deadline, is_young or busy is not None, ended):
-                break
-    finally:
-        if present:
-            present.end()
+                    self.busy = error  # another reading of this agent may yet fail and leave it all to us
+            if self._present is None and time.monotonic() < deadline:
+                self._present = _announce(self.opened, self._agent)
+            is_young = any(bad.is_young for channel in self.opened for bad in channel.log.unreadable.values())
+            if not self._watch.sleep(deadline, is_young or self.busy is not None, self._ended):
+                return False
+
+
+def _wait(call: Call) -> int:
+    reader = Reader(call)
+    timeout = seconds(call, "timeout", clock.parse_timeout, DEFAULT_TIMEOUT)
+    interval = seconds(call, "interval", clock.parse_duration, 0) or None
+    deadline = time.monotonic() + timeout
+    ended = never if call.flag("outlive_parent") or sys.platform == "win32" else parent_is_gone(os.getppid())
+    opened = [channels.find(call.root, name) for name in call.words("channels")]
+    with Vigil(opened, reader.agent, ended, interval) as vigil:
         for channel in opened:
-            channel.folder.close()
+            call.admit(channel)
+            reader.tell_stranger(channel)
+        if vigil.is_served(lambda one: _serve(reader, one, ended, min(1.0, deadline - time.monotonic())), deadline):
+            return OK
     if ended():
         output.note("agent-chat: wait ended: the process that started it is gone")
         return FAILED
-    if busy:
-        raise busy
+    if vigil.busy:
+        raise vigil.busy
     where = ", ".join(repr(channel.name) for channel in opened)
     output.note(f"agent-chat: no new message for {reader.agent} in {where} within {timeout:g} s")
     return TIMED_OUT
@@ -208,14 +232,9 @@ def _announce(opened: list[Channel], agent: str) -> Announced:
     return presence.announce(opened, agent)
 
 
-def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool], patience: float) -> bool:
+def _serve(reader: Reader, channel: Channel, ended: Callable[[], bool], patience: float) -> bool:
     """Deliver, or with --peek announce, what is new in the channel; whether there was something. CURSOR_BUSY."""
-    if channel.folder.is_gone():
-        raise AgentChatError(
-            "CHANNEL_NOT_FOUND", f"channel {channel.name!r} was removed during the wait", ("channels",)
-        )
-    reader.call.admit(channel)  # a person may have turned it off meanwhile
-    unread = reader.look(channel)
+    unread = look_again(reader, channel)
     if not unread.messages:
         return False
     if not reader.call.flag("peek"):
@@ -234,9 +253,18 @@ def _serve(reader: _Reader, channel: Channel, ended: Callable[[], bool], patienc
     return True
 
 
-def _never() -> bool:
+def look_again(reader: Reader, channel: Channel) -> cursors.Unread:
+    if channel.folder.is_gone():
+        raise AgentChatError(
+            "CHANNEL_NOT_FOUND", f"channel {channel.name!r} was removed during the wait", ("channels",)
+        )
+    reader.call.admit(channel)  # a person may have turned it off meanwhile
+    return reader.look(channel)
+
+
+def never() -> bool:
     return False
 
 
-def _parent_is_gone(parent: int) -> Callable[[], bool]:
+def parent_is_gone(parent: int) -> Callable[[], bool]:
     return lambda: os.getppid() != parent

@@ -1,7 +1,8 @@
 """Every command: word -> (module, help line, positionals, options). Literals only.
 
 `cli.options` reads plain command lines by this table, `cli.parser` builds argparse from it for help,
-errors and everything unusual. A positional ending in `+` takes one or more words, one in `?` one or none.
+errors and everything unusual. A positional ending in `+` takes one or more words, one in `*` any number,
+one in `?` one or none.
 An option's value is the name of its setting; ending in `?` it is a flag, in `*` it may stand several times.
 """
 
@@ -78,6 +79,20 @@ COMMANDS: dict[str, Spec] = {
             "--timeout": "timeout",
             "--interval": "interval",
             "--peek": "peek?",
+            "--outlive-parent": "outlive_parent?",
+        },
+    ),
+    "watch": (
+        "watching",
+        "show messages as they come, moving the cursor as read does, until interrupted",
+        ("channels*",),
+        {
+            **_AS,
+            **_FORMAT,
+            "--audit": "audit?",
+            "--timeout": "timeout",
+            "--interval": "interval",
+            "--notify": "notify?",
             "--outlive-parent": "outlive_parent?",
         },
     ),

@@ -30,7 +30,7 @@ def test_help_names_every_spelling_and_its_meaning(root: Root, command: str) -> 
     for option, target in {**options, **EVERYWHERE}.items():
         assert option in flowing and "".join(HELP[target.rstrip("?*")][1].split()) in flowing
     for name in positionals:
-        assert HELP[name.rstrip("+?")][0] in flowing
+        assert HELP[name.rstrip("+?*")][0] in flowing
     assert root.ok(*command.split(), "-h").out == out
     assert root.ok(*command.split(), "x", "--json", "--help").out == out, "help goes before what is wrong"
 
@@ -58,7 +58,7 @@ def test_the_version(root: Root, words: list[str]) -> None:
 
 def test_every_help_text_is_used() -> None:
     used = {target.rstrip("?*") for spec in COMMANDS.values() for target in spec[3].values()}
-    used |= {name.rstrip("+?") for spec in COMMANDS.values() for name in spec[2]}
+    used |= {name.rstrip("+?*") for spec in COMMANDS.values() for name in spec[2]}
     assert set(HELP) == used | {target.rstrip("?") for target in EVERYWHERE.values()}
 
 
