@@ -16,10 +16,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Union
 
-from support import Result, Root, make_root
+from support import Result, Root, make_root, open_channel
 from terminal import at_terminal
 
+from agent_chat import decisions
 from agent_chat.cli.table import COMMANDS, GROUPS
+from agent_chat.storage import disk, journal
 
 Step = Union[str, Callable[[Root], object]]
 PERSON = "person: "
@@ -53,6 +55,35 @@ def stage(root: Root) -> None:
     Path("src/a.py").write_text("x")
     if shutil.which("git"):
         subprocess.run(["git", "add", "src/a.py"], check=True)
+
+
+def set_policy(root: Root) -> None:
+    with open_channel(root) as channel:
+        decisions.set_policy(channel, "retention", f"{time.monotonic_ns() % 999 + 1}d")
+
+
+def interrupted(change: str | Callable[[Root], object], is_published: bool) -> Step:
+    """A change that died before its journal was removed, or already before its message was published."""
+
+    def step(root: Root) -> None:
+        kept: dict[str, bytes] = {}
+        write, before = journal.write, root.names()
+
+        def keeping(folder: disk.Folder, family: str, entry: journal.Journal) -> None:
+            kept[family] = entry.encode()
+            write(folder, family, entry)
+
+        journal.write = keeping
+        try:
+            _ = root.ok(*shlex.split(change)) if isinstance(change, str) else change(root)
+        finally:
+            journal.write = write
+        for family, data in kept.items():
+            (root.folder() / f".journal/{family}.json").write_bytes(data)
+        for name in [] if is_published else {*root.names()} - {*before}:
+            (root.folder() / name).unlink()
+
+    return step
 
 
 def damage_records(root: Root) -> None:
@@ -128,6 +159,13 @@ TASKS: list[Step] = [
     "task release c T-3 --as alice",
     "task block c T-3 --as alice",
     "task recover-pending c --as alice -> 2",
+    interrupted("task create c T-7 --from bob --title t", is_published=True),
+    "task list c",
+    "task recover-pending c --as alice",
+    interrupted("task create c T-8 --from bob --title t", is_published=False),
+    "state c",
+    "task create c T-9 --from alice --title t -> 2",
+    "task recover-pending c --as alice",
 ]
 LOCKS: list[Step] = [
     "locks c",
@@ -145,6 +183,10 @@ LOCKS: list[Step] = [
     "lock c src/b.py --as alice --ttl 0.01",
     expire,
     "recover c src/b.py --as bob --reason gone",
+    "recover-pending c --as bob",
+    interrupted("lock c src/c.py --as alice", is_published=True),
+    "recover-pending c --as bob",
+    interrupted("lock c src/d.py --as alice", is_published=False),
     "recover-pending c --as bob",
 ]
 TROUBLE: list[Step] = [
@@ -173,12 +215,16 @@ PEOPLE: list[Step] = [
     "policy show c",
     "person: policy set c retention 14d",
     "policy set c access off -> 2",
+    interrupted(set_policy, is_published=True),
+    "recover-pending c --as bob",
+    interrupted(set_policy, is_published=False),
+    "recover-pending c --as bob",
 ]
 TOUR: list[Step] = [*MESSAGES, *TASKS, *LOCKS, *PEOPLE, *TROUBLE]
 
 
 def run(path: Path) -> list[Answer]:
-    """The answers of the tour in a fresh root, each beside its line."""
+    """The answers of the tour in the fresh root `path`/root, each beside its line."""
     root, work = make_root(path), path / "work"
     work.mkdir()
     has_git = shutil.which("git") is not None
