@@ -14,7 +14,8 @@ EVENTS = frozenset(
     path.locked path.lock.unlocked path.lock.renewed path.lock.recovered state.compacted
     lease.transaction.recovered lease.transaction.cleaned
     path.lock.transaction.recovered path.lock.transaction.cleaned
-    policy.set turn.transaction.recovered turn.transaction.cleaned""".split()
+    policy.set request.filed request.approved request.denied agent.joined agent.left
+    turn.transaction.recovered turn.transaction.cleaned""".split()
 )
 # Statuses that only the program writes: `post --status` refuses them.
 RESERVED = ("task.", "lease.", "path.", "state.", "turn.", "event.", "policy.", "request.", "agent.")

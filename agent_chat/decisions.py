@@ -6,13 +6,15 @@ with one audit message, from `system`, since no agent made it.
 
 from __future__ import annotations
 
-from agent_chat import clock, names, policy
+from agent_chat import clock, names, people, policy, requests
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import journal
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from agent_chat.change import Change
     from agent_chat.channel import Channel
+    from agent_chat.requests import Request
 
 
 def check_policy(channel: str, key: str, value: str) -> None:
@@ -45,3 +47,65 @@ def set_policy(channel: Channel, key: str, value: str) -> policy.Policy:
             change.put(names.POLICY_FILE, after.encode())
             change.audit("policy.set", {"key": key}, {"value": value, "previous_value": present.value(key)}, ())
     return after
+
+
+# ---- what agents asked for ------------------------------------------------------------------------------------
+
+
+def pending(channel: Channel) -> tuple[list[Request], list[AgentChatError]]:
+    """The requests that wait for a decision, and what is wrong with the records."""
+    found, damaged = channel.look("turn", requests.everything)
+    return [request for request in found if request.state == requests.OPEN], damaged
+
+
+def find(channel: Channel, request_id: str, state: str) -> Request:
+    """A request that is open, or was decided as `state` already. REQUEST_NOT_FOUND, REQUEST_DECIDED."""
+    return channel.look("turn", lambda view: _undecided(channel, requests.load(view, request_id), state))
+
+
+def _undecided(channel: Channel, request: Request, state: str) -> Request:
+    if request.state not in (requests.OPEN, state):
+        text = f"{request.id} was {request.state} already, at {request.decided_at}"
+        raise AgentChatError("REQUEST_DECIDED", text, ("requests", channel.name, "--all"))
+    return request
+
+
+def approve(channel: Channel, request_id: str) -> Request:
+    """Do what was asked for. Approving what was approved changes nothing."""
+    with channel.change("request.approved", names.SYSTEM) as change:
+        request = _undecided(channel, requests.load(change, request_id), requests.APPROVED)
+        if request.state != requests.OPEN:
+            return request
+        request = request.decided(change.now, requests.APPROVED, None)
+        body, about = _GRANT[request.kind](change, request)
+        _record(change, request, "request.approved", body, about)
+    return request
+
+
+def deny(channel: Channel, request_id: str, reason: str) -> Request:
+    """Refuse it, and say why. Denying what was denied changes nothing."""
+    with channel.change("request.denied", names.SYSTEM) as change:
+        request = _undecided(channel, requests.load(change, request_id), requests.DENIED)
+        if request.state != requests.OPEN:
+            return request
+        request = request.decided(change.now, requests.DENIED, reason)
+        _record(change, request, "request.denied", {"decision": reason}, {request.agent})
+    return request
+
+
+def _record(change: Change, request: Request, event: str, body: dict[str, object], about: set[str]) -> None:
+    change.put(names.request_file(request.id), request.encode())
+    known: dict[str, object] = {"kind": request.kind, "agent": request.agent, "wants": request.wants}
+    change.audit(event, {"request_id": request.id}, {**known, "reason": request.reason, **body}, about)
+
+
+def _take_over(change: Change, request: Request) -> tuple[dict[str, object], set[str]]:
+    """The name goes to the session that asked; the old token is void, the history stays."""
+    present = people.load(change, request.agent)
+    session, harness = request.wants["session"], request.wants["harness"]
+    found = people.taken_over(present, request.agent, session, harness, change.now)
+    change.put(names.session_file(request.agent), found.encode())
+    return {"session": session, "previous_session": present.session if present else None}, {request.agent}
+
+
+_GRANT = {requests.TAKEOVER: _take_over}

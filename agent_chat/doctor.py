@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from agent_chat import claims, clock, cursors, log, messages, names, path_locks, policy, tasks
+from agent_chat import claims, clock, cursors, log, messages, names, path_locks, people, policy, requests, tasks
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk, oslock
 
@@ -232,10 +232,17 @@ def _locks(channel: Channel, view: View) -> Iterator[Finding]:
 
 
 def _people(channel: Channel, view: View) -> Iterator[Finding]:
-    """What people and the operator decide: the policy."""
+    """What people and the operator decide: the policy, requests, registrations."""
     if view.pending:
         yield of_refusal(view.pending.refusal(channel.name, ""))
     try:
         policy.load(channel.folder, channel.name)
     except AgentChatError as error:
         yield of_refusal(error)
+    asked, damaged = requests.everything(view)
+    for request in asked:
+        if request.state == requests.OPEN:
+            text = f"{request.id} waits for a person's decision since {request.filed_at}: {request.line()}"
+            yield Finding("REQUEST_OPEN", text, ("approve", channel.name, request.id))
+    _, damaged_sessions = people.everything(view)
+    yield from (of_refusal(error, channel.folder.path) for error in [*damaged, *damaged_sessions])

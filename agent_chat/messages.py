@@ -62,7 +62,8 @@ def _publish(channel: Channel, reply: int, sender: str, to: str, status: str, ti
         name = names.message_file(number, sender, title)
         now = clock.seconds_stamp(clock.now())
         try:
-            data = frontmatter.compose(number, sender, to, reply, channel.name, now, status, title, body)
+            later = channel.signature
+            data = frontmatter.compose(number, sender, to, reply, channel.name, now, status, title, body, later)
             channel.folder.publish(name, data)
         except FileExistsError:
             continue  # a file of just this name was put there by another program: the number is used

@@ -40,12 +40,14 @@ LOOKING: dict[str, list[list[str]]] = {
     "event read": [["event", "read", "c"]],
     "state": [["state", "c"]],
     "policy show": [["policy", "show", "c"]],
+    "requests": [["requests", "c"]],
     "version": [["version"]],
 }
 # Changes of records have matrices of their own. demo runs the commands above in a root of its own.
 ELSEWHERE = {f"task {word}" for word in "create list show update claim next renew done block release recover".split()}
 ELSEWHERE |= {*"lock check unlock renew-lock recover locks recover-pending".split(), "task recover-pending", "demo"}
 ELSEWHERE |= {"guard pre-commit", "guard install", "doctor", "watch", "policy set"}
+ELSEWHERE |= {*"join leave approve deny".split()}
 
 
 def every(commands: dict[str, list[list[str]]]) -> list[list[str]]:

@@ -48,6 +48,8 @@ RANKS = {
     "agent_chat.leases": 6,
     "agent_chat.path_locks": 6,
     "agent_chat.events": 6,
+    "agent_chat.people": 6,
+    "agent_chat.requests": 6,
     "agent_chat.decisions": 7,
     "agent_chat.state": 7,
     "agent_chat.compaction": 7,

@@ -219,6 +219,16 @@ PEOPLE: list[Step] = [
     "recover-pending c --as bob",
     interrupted(set_policy, is_published=False),
     "recover-pending c --as bob",
+    "join c --as alice --session s-1 --harness h",
+    "join c --as bob --session s-1",
+    "join c --as bob --session s-2 -> 2",
+    "join c --as bob --session s-2 --takeover --reason 'it hangs'",
+    "join c --as bob --session s-3 --takeover --reason 'so do I'",
+    "requests c",
+    "person: approve c R-1",
+    "person: deny c R-2 --reason 'one is enough'",
+    "requests c --all",
+    "leave c --as alice --session s-1",
 ]
 TOUR: list[Step] = [*MESSAGES, *TASKS, *LOCKS, *PEOPLE, *TROUBLE]
 

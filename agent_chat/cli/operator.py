@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 # What the hosts of agents put into the environment of what they run; people export other CLAUDE_CODE_* for themselves.
 _HOSTS = frozenset(["CLAUDECODE", "CLAUDE_CODE_SESSION_ID", "CLAUDE_CODE_ENTRYPOINT", "AI_AGENT"])
 _HOSTS |= {"GEMINI_CLI", "GEMINI_SESSION_ID", "OPENCODE", "CURSOR_AGENT"}
+_HOSTS |= {"AGENT_CHAT_TOKEN"}  # what `join` gave to an agent
 _PREFIX = "CODEX_"
 
 

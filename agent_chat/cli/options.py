@@ -116,21 +116,36 @@ class Call:
         return int(text)
 
     def is_agent_known(self) -> bool:
-        return self.given("agent") or bool(self._own_name())
+        return bool(self._name())
 
-    def _own_name(self) -> str:
-        """$AGENT_CHAT_NAME, else the name that the session of the host around this process is registered by."""
-        name = os.environ.get("AGENT_CHAT_NAME", "")
-        if not name and ("CLAUDE_CODE_SESSION_ID" in os.environ or "CODEX_THREAD_ID" in os.environ):
+    def _name(self) -> str:
+        """--as or --from, $AGENT_CHAT_NAME, the token's name, else that of the session of the host around this."""
+        name = self.text("agent") if self.given("agent") else os.environ.get("AGENT_CHAT_NAME", "")
+        given = os.environ.get("AGENT_CHAT_TOKEN")
+        if given:
+            from agent_chat.cli import admission
+
+            name = admission.own_name(self, given, name)
+        is_in_host = "CLAUDE_CODE_SESSION_ID" in os.environ or "CODEX_THREAD_ID" in os.environ
+        if not name and is_in_host and not self.given("agent"):
             from agent_chat import hosts
 
             name = hosts.name_of(os.environ, self.root)
         return name
 
+    def session(self) -> str:
+        """--session, else $AGENT_CHAT_SESSION; empty for none. SESSION_INVALID_ID."""
+        typed = self.text("session") or os.environ.get("AGENT_CHAT_SESSION", "")
+        if typed and not names.is_id(typed):
+            from agent_chat import people
+
+            people.check_session(typed)
+        return typed
+
     def agent(self, code: str = "AGENT_INVALID_NAME") -> str:
-        """Who acts: --as or --from, else $AGENT_CHAT_NAME, else this session of a host."""
-        name = self.text("agent") if self.given("agent") else self._own_name() or None
-        if name is None:
+        """Who acts. IDENTITY_MISMATCH when the token is another's."""
+        name = self._name()
+        if not name and not self.given("agent"):
             raise self.usage(f"{self.command} needs to know who you are: --as NAME or $AGENT_CHAT_NAME")
         return names.agent(name, code)
 
@@ -145,8 +160,11 @@ class Call:
         return found
 
     def admit(self, channel: channels.Channel) -> None:
-        """Refuse what the channel's policy does not allow. CHANNEL_OFF, POLICY_INVALID."""
-        if channel.folder.exists(names.POLICY_FILE):
+        """Refuse what the channel's policy or the caller's token does not allow; see cli/admission.py."""
+        session = self.session()
+        if session:
+            channel.signature = [("session", session)]
+        if channel.folder.exists(names.POLICY_FILE) or "AGENT_CHAT_TOKEN" in os.environ:
             from agent_chat.cli import admission
 
             admission.admit(self, channel)
