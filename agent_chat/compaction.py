@@ -107,13 +107,16 @@ def check_everything(channel: Channel) -> None:
     channel.look("task", lambda view: _check_tasks(channel, view))
     channel.look("path", lambda view: _check_locks(channel, view))
     channel.look("turn", lambda view: _check_pending(channel, view))
+    for reader in _wrap(channel, _readers, channel):
+        _wrap(channel, cursors.stored, channel, reader)
+
+
+def _readers(channel: Channel) -> list[str]:
     try:
         with channel.folder.sub(log.CURSORS) as folder:
-            readers = log.readers(folder)
+            return log.readers(folder)
     except FileNotFoundError:
-        readers = []
-    for reader in readers:
-        _wrap(channel, cursors.stored, channel, reader)
+        return []
 
 
 def _check_tasks(channel: Channel, view: View) -> None:
@@ -153,7 +156,7 @@ def _parse(channel: Channel, view: View, path: str) -> None:
     """STATE_MALFORMED_SOURCE when the file holds no JSON object."""
     try:
         records.load(view.read(path) or b"{}")
-    except (records.Damaged, AgentChatError) as error:
+    except (records.Damaged, AgentChatError, OSError) as error:
         raise _refusal(channel, "STATE_MALFORMED_SOURCE", f"{path}: {error}") from None
 
 
@@ -161,8 +164,11 @@ def _wrap(channel: Channel, read: Callable[..., Any], *arguments: object) -> Any
     """What `read` returns; its refusal as STATE_INVALID_RECORD, or as STATE_MALFORMED_SOURCE when unreadable."""
     try:
         return read(*arguments)
+    except OSError as error:
+        raise _refusal(channel, "STATE_MALFORMED_SOURCE", f"{error.filename or ''}: {error.strerror}") from None
     except AgentChatError as error:
-        is_unreadable = error.code.endswith(("_STORAGE_INVALID", "_LINK_REFUSED", "_MALFORMED_BODY"))
+        ends = ("_STORAGE_INVALID", "_MALFORMED_BODY", "_IO_ERROR", "_STORAGE_ERROR")
+        is_unreadable = error.code.startswith("STORAGE_") or error.code.endswith(ends)
         code = "STATE_MALFORMED_SOURCE" if is_unreadable else "STATE_INVALID_RECORD"
         raise _refusal(channel, code, error.message) from None
 

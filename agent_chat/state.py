@@ -86,7 +86,7 @@ def derive(channel: Channel, look: Looker | None = None) -> Entry:
             evidence.append({**common, **values})
         if message.status.lower() in ("lease.completed", "task.updated"):
             _note_completion(message, completed)
-    found, damaged, pending = look("task", lambda view: (*tasks.everything(view), view.pending))
+    found, damaged, pending = look("task", lambda view: (*_tasks(view), view.pending))
     locks, damaged_locks, pending_paths = look("path", lambda view: (*_locks(view), view.pending))
     pending_turn = look("turn", lambda view: view.pending)
     _add_tasks(found, completed, decisions, blockers, evidence)
@@ -111,6 +111,14 @@ def derive(channel: Channel, look: Looker | None = None) -> Entry:
         "topic": channel.meta.topic,
         "verification": evidence,
     }
+
+
+def _tasks(view: View) -> tuple[list[Task], list[AgentChatError]]:
+    """The sound tasks by id, and what is wrong with the others, or with their folder."""
+    try:
+        return tasks.everything(view)
+    except AgentChatError as error:
+        return [], [error]
 
 
 def _locks(view: View) -> tuple[list[Lock], list[AgentChatError]]:
