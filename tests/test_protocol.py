@@ -13,7 +13,7 @@ import schema
 import tour
 from support import REPOSITORY, Root
 
-from agent_chat import audit, channel, claims, events, frontmatter, path_locks, recovery, state, tasks
+from agent_chat import audit, channel, claims, events, frontmatter, path_locks, people, recovery, requests, state, tasks
 from agent_chat.errors import EXIT, FAILED, HELD, OK, REFUSED, TIMED_OUT
 from agent_chat.storage import journal
 
@@ -123,6 +123,8 @@ def test_the_keys_of_records_are_those_of_the_code_in_their_order() -> None:
         "path lock": list(path_locks.FIELDS),
         "path in a lock": list(path_locks.PATH_FIELDS),
         "_meta.json": list(channel._META_KEYS),
+        "session": list(people.FIELDS),
+        "request": list(requests.FIELDS),
         "journal": list(journal._KEYS),
     }
 
@@ -201,6 +203,10 @@ def test_audit_messages_have_the_keys_of_their_row(toured: Root) -> None:
     assert set(seen) == audit.EVENTS, "the tour makes every event"
     shown = {key for keys in seen.values() for key in keys}
     assert {key.strip("[]") for keys in rows.values() for key in keys} <= shown
+
+
+def test_every_key_that_is_written_has_its_row(toured: Root) -> None:
+    assert {key for message in toured.messages() for key in message.header} <= set(table("Messages", "key"))
 
 
 def test_everything_in_a_channel_has_its_row(toured: Root) -> None:
