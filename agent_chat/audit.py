@@ -15,6 +15,7 @@ EVENTS = frozenset(
     lease.transaction.recovered lease.transaction.cleaned
     path.lock.transaction.recovered path.lock.transaction.cleaned
     policy.set request.filed request.approved request.denied agent.joined agent.left
+    turn.opened turn.assigned turn.reported turn.returned turn.closed turn.reopened turn.roles
     turn.transaction.recovered turn.transaction.cleaned""".split()
 )
 # Statuses that only the program writes: `post --status` refuses them.

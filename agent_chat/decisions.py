@@ -6,7 +6,7 @@ with one audit message, from `system`, since no agent made it.
 
 from __future__ import annotations
 
-from agent_chat import clock, names, people, policy, requests
+from agent_chat import clock, names, people, policy, requests, turns
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import journal
 
@@ -105,7 +105,51 @@ def _take_over(change: Change, request: Request) -> tuple[dict[str, object], set
     session, harness = request.wants["session"], request.wants["harness"]
     found = people.taken_over(present, request.agent, session, harness, change.now)
     change.put(names.session_file(request.agent), found.encode())
-    return {"session": session, "previous_session": present.session if present else None}, {request.agent}
+    body: dict[str, object] = {"session": session, "previous_session": present.session if present else None}
+    turn = turns.take_from(change, request.agent)
+    if turn:
+        change.put(names.TURN_FILE, turn.encode())
+    present_turn = turn or turns.find(change)
+    parties = {present_turn.orchestrator, present_turn.worker} if present_turn else set()
+    if any(name.lower() == request.agent.lower() for name in parties):
+        body.update({"notice": turns.STILL_RUNNING, **(turns.said(turn) if turn else {})})
+        return body, {request.agent, *parties}
+    return body, {request.agent}
 
 
-_GRANT = {requests.TAKEOVER: _take_over}
+# ---- turns ----------------------------------------------------------------------------------------------------
+
+_TURN_EVENT = {requests.CLOSE: "turn.closed", requests.REOPEN: "turn.reopened", requests.ROLES: "turn.roles"}
+
+
+def decide_turn(channel: Channel, kind: str, wants: dict[str, str]) -> turns.Turn:
+    """Close or reopen the turn, or give it other roles; the turn now. What is so already publishes nothing."""
+    with channel.change(_TURN_EVENT[kind], names.SYSTEM) as change:
+        before = turns.load(change)
+        turn = _decided_turn(change, kind, wants)
+        if turn.version != before.version:
+            turns.record(change, turn, _TURN_EVENT[kind], {}, _parties(before, turn))
+    return turn
+
+
+def _decided_turn(change: Change, kind: str, wants: dict[str, str]) -> turns.Turn:
+    if kind == requests.CLOSE:
+        return turns.close(change)
+    if kind == requests.REOPEN:
+        return turns.reopen(change)
+    return turns.cast(change, wants.get("orchestrator", ""), wants.get("worker", ""))
+
+
+def _parties(*found: turns.Turn) -> set[str]:
+    return {name for turn in found for name in (turn.orchestrator, turn.worker)}
+
+
+def _grant_turn(change: Change, request: Request) -> tuple[dict[str, object], set[str]]:
+    before = turns.load(change)
+    turn = _decided_turn(change, request.kind, request.wants)
+    if turn.version != before.version:
+        change.put(names.TURN_FILE, turn.encode())
+    return turns.said(turn), {request.agent, *_parties(before, turn)}
+
+
+_GRANT = {requests.TAKEOVER: _take_over, **dict.fromkeys(_TURN_EVENT, _grant_turn)}

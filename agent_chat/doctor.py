@@ -10,7 +10,21 @@ import os
 import stat
 import time
 
-from agent_chat import claims, clock, cursors, log, messages, names, path_locks, people, policy, requests, tasks
+from agent_chat import (
+    claims,
+    clock,
+    cursors,
+    log,
+    messages,
+    names,
+    path_locks,
+    people,
+    policy,
+    presence,
+    requests,
+    tasks,
+    turns,
+)
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk, oslock
 
@@ -232,13 +246,22 @@ def _locks(channel: Channel, view: View) -> Iterator[Finding]:
 
 
 def _people(channel: Channel, view: View) -> Iterator[Finding]:
-    """What people and the operator decide: the policy, requests, registrations."""
+    """What people and the operator decide: the policy, the turn, requests, registrations; who seems to wait."""
     if view.pending:
         yield of_refusal(view.pending.refusal(channel.name, ""))
     try:
         policy.load(channel.folder, channel.name)
     except AgentChatError as error:
         yield of_refusal(error)
+    try:
+        turn = turns.find(view)
+    except AgentChatError as error:
+        yield of_refusal(error, channel.folder.path)
+    else:
+        parties = {turn.orchestrator, turn.worker} if turn else set()
+        for name in sorted(name for name in parties if not messages.is_known(channel, name)):
+            text = f"{name} takes turns, and is neither a member nor has posted or read here"
+            yield Finding("TURN_UNKNOWN_AGENT", text, ("turn", "roles", channel.name))
     asked, damaged = requests.everything(view)
     for request in asked:
         if request.state == requests.OPEN:
@@ -246,3 +269,7 @@ def _people(channel: Channel, view: View) -> Iterator[Finding]:
             yield Finding("REQUEST_OPEN", text, ("approve", channel.name, request.id))
     _, damaged_sessions = people.everything(view)
     yield from (of_refusal(error, channel.folder.path) for error in [*damaged, *damaged_sessions])
+    ended = presence.ended(channel)
+    if ended:
+        text, words = f"{ended} files of waiters that were killed", ("doctor", channel.name, "--fix")
+        yield Finding("STALE_WAITERS", text, words, fix=lambda: presence.waiting(channel))

@@ -92,6 +92,16 @@ def is_waiting(channel: Channel, agent: str) -> bool:
         return False
 
 
+def ended(channel: Channel) -> int:
+    """How many files killed waiters left; they stay."""
+    try:
+        with channel.folder.sub(FOLDER) as folder:
+            mine = [name for name in folder.names() if _agent_of(name)]
+            return sum(_holder(folder, name, sweep=False) is None for name in mine)
+    except (OSError, AgentChatError):
+        return 0
+
+
 def _agent_of(name: str) -> str:
     """Whose file this is: `<name>.<pid>-<random>`; empty for anything else."""
     agent, _, rest = name.rpartition(".")
@@ -100,15 +110,17 @@ def _agent_of(name: str) -> str:
     return agent if is_ours and names.is_agent(agent) else ""
 
 
-def _holder(folder: disk.Folder, name: str) -> str | None:
-    """Since when its holder waits; None, and the file is removed, when it has none."""
+def _holder(folder: disk.Folder, name: str, sweep: bool = True) -> str | None:
+    """Since when its holder waits; None when it has none. `sweep`: then the file is removed."""
     try:
         lock = oslock.hold(folder, name, "", _PATIENCE if disk.WINDOWS else 0, shared=True)
     except oslock.Busy as busy:
         return _since(busy.holder)
     except (OSError, AgentChatError, oslock.NoLocks):
         return None  # gone meanwhile, no regular file, or no locks here
-    _remove(folder, name, lock)
+    if sweep:
+        _remove(folder, name, lock)
+    lock.release()
     return None
 
 

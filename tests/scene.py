@@ -40,6 +40,7 @@ LOOKING: dict[str, list[list[str]]] = {
     "event read": [["event", "read", "c"]],
     "state": [["state", "c"]],
     "policy show": [["policy", "show", "c"]],
+    "turn show": [["turn", "show", "c"]],
     "requests": [["requests", "c"]],
     "version": [["version"]],
 }
@@ -48,6 +49,7 @@ ELSEWHERE = {f"task {word}" for word in "create list show update claim next rene
 ELSEWHERE |= {*"lock check unlock renew-lock recover locks recover-pending".split(), "task recover-pending", "demo"}
 ELSEWHERE |= {"guard pre-commit", "guard install", "doctor", "watch", "policy set"}
 ELSEWHERE |= {*"join leave approve deny".split()}
+ELSEWHERE |= {f"turn {word}" for word in "open assign report wait close reopen roles".split()}
 
 
 def every(commands: dict[str, list[list[str]]]) -> list[list[str]]:

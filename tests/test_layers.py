@@ -50,6 +50,7 @@ RANKS = {
     "agent_chat.events": 6,
     "agent_chat.people": 6,
     "agent_chat.requests": 6,
+    "agent_chat.turns": 6,
     "agent_chat.decisions": 7,
     "agent_chat.state": 7,
     "agent_chat.compaction": 7,
@@ -85,7 +86,8 @@ SIDEWAYS_IN_CLI = {
     "agent_chat.cli.recovering",
     "agent_chat.cli.operator",
     "agent_chat.cli.admission",
-    "agent_chat.cli.reading",  # its waiting, for watch
+    "agent_chat.cli.reading",  # its waiting, for watch and turns
+    "agent_chat.cli.posting",  # its reading of a body, for turns
 }
 
 # The one place that imports a module by a computed name: the command's.

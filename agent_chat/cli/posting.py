@@ -21,8 +21,8 @@ def run(call: Call) -> int:
     if call.given("body") and call.given("body_file"):
         raise call.usage("--body and --body-file exclude each other")
     with call.channel() as channel:
-        body = call.text("body") if call.given("body") else _body(call)
-        draft = messages.Draft(sender, title, body, call.text("to"), reply, call.text("status"), call.flag("force"))
+        text = call.text("body") if call.given("body") else body(call)
+        draft = messages.Draft(sender, title, text, call.text("to"), reply, call.text("status"), call.flag("force"))
         number, name, warnings = messages.post(channel, draft)
         for warning in warnings:
             output.note(f"agent-chat: {warning}")
@@ -34,7 +34,7 @@ def run(call: Call) -> int:
             raise AgentChatError(error.code, said, ("show", channel.name, str(number)), result) from None
 
 
-def _body(call: Call) -> str:
+def body(call: Call) -> str:
     """The body from --body-file or stdin. MESSAGE_BODY_UNREADABLE."""
     name = call.text("body_file", "-")
     try:

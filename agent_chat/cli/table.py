@@ -37,6 +37,15 @@ _RECOVERY = {
 }
 _FORMAT = {"--format": "format"}
 _BOUNDS = {"--limit": "limit", "--max-bytes": "max_bytes", "--audit": "audit?"}
+_ASKED = {**_AS, "--reason": "reason"}
+_HANDOVER = {
+    **_AS,
+    "--version": "version",
+    "--title": "title",
+    "--body": "body",
+    "--body-file": "body_file",
+    "--request-id": "request_id",
+}
 
 COMMANDS: dict[str, Spec] = {
     "init": (
@@ -209,6 +218,40 @@ COMMANDS: dict[str, Spec] = {
         ("channel", "request"),
         {"--reason": "reason"},
     ),
+    "turn open": (
+        "turns",
+        "begin to take turns: the orchestrator has the first one",
+        ("channel",),
+        {**_AS, "--orchestrator": "orchestrator", "--worker": "worker"},
+    ),
+    "turn show": ("turns", "show whose turn it is, and what was handed over last", ("channel",), {}),
+    "turn assign": ("turns", "hand the turn to the worker, with what is to be done", ("channel",), _HANDOVER),
+    "turn report": (
+        "turns",
+        "hand the turn back to the orchestrator, saying how it went",
+        ("channel",),
+        {**_HANDOVER, "--outcome": "outcome"},
+    ),
+    "turn wait": (
+        "turns",
+        "block until --as holds the turn; no token is spent",
+        ("channel",),
+        {
+            **_AS,
+            "--have": "have",
+            "--timeout": "timeout",
+            "--interval": "interval",
+            "--outlive-parent": "outlive_parent?",
+        },
+    ),
+    "turn close": ("turns", "end it; for a person at a terminal, an agent asks for it", ("channel",), _ASKED),
+    "turn reopen": ("turns", "go on with it; for a person, an agent asks for it", ("channel",), _ASKED),
+    "turn roles": (
+        "turns",
+        "give it other roles; for a person, an agent asks for it",
+        ("channel",),
+        {**_ASKED, "--orchestrator": "orchestrator", "--worker": "worker"},
+    ),
     "policy show": ("decisions", "show what a person decided about a channel", ("channel",), {}),
     "policy set": (
         "decisions",
@@ -232,5 +275,6 @@ GROUPS: dict[str, str] = {
     "task": "tasks and leases: work that agents hand to each other",
     "event": "capability and status events",
     "guard": "path locks, enforced by git",
+    "turn": "turns: one responsible at a time, for a pair where one directs and the other does",
     "policy": "what a person decides about a channel",
 }

@@ -127,6 +127,8 @@ def test_what_a_terminated_waiter_left_goes_with_the_next_wait_of_the_agent(
     process.terminate()
     process.wait()
     assert len(waiters(root)) == 1
+    (found,) = root.run("doctor", "c", "--json").json["findings"]
+    assert found["kind"] == "STALE_WAITERS" and len(waiters(root)) == 1
     assert root.run("wait", "c", "--as", "bob", "--timeout", "0.05").status == 4
     assert waiters(root) == []
 

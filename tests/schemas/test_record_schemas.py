@@ -14,13 +14,13 @@ from locked import lock
 from schema import FOLDER
 from support import Root, make_root
 
-from agent_chat import channel, claims, events, path_locks, patterns, people, recovery, requests, tasks
+from agent_chat import channel, claims, events, path_locks, patterns, people, recovery, requests, tasks, turns
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import journal
 
-TASK, CLAIM, LOCK, SESSION, REQUEST, JOURNAL, META, POLICY, EVENT = (
+TASK, CLAIM, LOCK, TURN, SESSION, REQUEST, JOURNAL, META, POLICY, EVENT = (
     FOLDER / f"{name}.schema.json"
-    for name in "task claim path-lock session request journal meta policy agent-chat-event".split()
+    for name in "task claim path-lock turn session request journal meta policy agent-chat-event".split()
 )
 DEFS = schema.load(FOLDER / "defs.schema.json")["$defs"]
 Decode = Callable[[str, bytes], object]
@@ -38,6 +38,9 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Root:
     lock(root, "src/a.py", "docs/**")
     root.ok("join", "c", "--as", "bob", "--session", "s-1", "--harness", "h", **QUICK)
     root.ok("join", "c", "--as", "bob", "--session", "s-2", "--takeover", "--reason", "r", **QUICK)
+    root.ok("turn", "open", "c", "--orchestrator", "alice", "--worker", "bob", **QUICK)
+    root.ok("turn", "assign", "c", "--as", "alice", "--version", "1", "--title", "t", "--request-id", "r", **QUICK)
+    root.ok("turn", "report", "c", "--as", "bob", "--version", "2", "--outcome", "done", **QUICK)
     return root
 
 
@@ -58,6 +61,7 @@ KINDS: dict[str, tuple[Path, Decode]] = {
     "task": (TASK, lambda path, data: tasks.decode("c", path, data)),
     "claim": (CLAIM, lambda path, data: claims.decode("c", path, data)),
     "lock": (LOCK, lambda path, data: path_locks.decode("c", path, data)),
+    "turn": (TURN, lambda path, data: turns.decode("c", data)),
     "session": (SESSION, lambda path, data: people.decode("c", path, data)),
     "request": (REQUEST, lambda path, data: requests.decode("c", path, data)),
     "journal": (JOURNAL, lambda path, data: journal.decode(data, "c", lambda path: True)),
@@ -67,6 +71,8 @@ KINDS: dict[str, tuple[Path, Decode]] = {
 def sound(root: Root, kind: str) -> list[tuple[str, dict[str, Any]]]:
     if kind == "journal":
         return [("", json.loads(data)) for data in journals(root)]
+    if kind == "turn":
+        return [("", json.loads((root.folder() / "_turn.json").read_text()))]
     where = {"task": "tasks", "claim": "claims", "lock": "locks", "session": ".sessions", "request": "requests"}[kind]
     return [(path, json.loads(data)) for path, data in files(root, where)]
 
@@ -88,13 +94,15 @@ def is_taken(decode: Decode, path: str, value: object) -> bool:
         (DEFS["task"], tasks.FIELDS, TASK),
         (DEFS["claim"], claims.FIELDS, CLAIM),
         (DEFS["lock"], path_locks.FIELDS, LOCK),
+        (DEFS["turn"], turns.FIELDS, TURN),
+        (DEFS["handover"], turns.HANDOVER_FIELDS, None),
         (DEFS["session"], people.FIELDS, SESSION),
         (DEFS["request"], requests.FIELDS, REQUEST),
         (DEFS["path_entry"], path_locks.PATH_FIELDS, None),
         (schema.load(JOURNAL), journal._KEYS, None),
         (schema.load(META), channel._META_KEYS, None),
     ],
-    ids=["task", "claim", "lock", "session", "request", "path entry", "journal", "meta"],
+    ids=["task", "claim", "lock", "turn", "handover", "session", "request", "path entry", "journal", "meta"],
 )
 def test_the_keys_are_those_of_the_field_table(
     described: dict[str, Any], fields: tuple[str, ...], path: Path | None
@@ -162,6 +170,8 @@ def is_beyond_a_schema(kind: str, value: dict[str, Any], odd: dict[str, Any]) ->
     changed = {key for key in value if odd.get(key) != value[key]}
     if kind == "task":
         return changed == {"branch"} and odd.get("branch") in (" \t", "/")
+    if kind == "turn":  # the holder is one of the two, and they are two
+        return bool(changed & {"holder", "orchestrator", "worker"})
     if kind == "session":
         return changed == {"harness"} and odd.get("harness") == " \t"
     return kind == "lock" and changed <= {"paths"} and isinstance(odd.get("paths"), list)
