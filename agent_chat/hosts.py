@@ -4,6 +4,8 @@ For: a session that was given its name by `join` or an option, and finds it agai
 session id in the same process) or a resume (the same id in a new process). Calling sequence: `register`
 when a session starts or joins, `find` when a command or hook asks who it is, `leave` when it ends.
 
+Subagents act under the name of their session; `<session id>.subagents` has a line for each, with its own id.
+
 A file of `key: value` lines (no JSON: a hook reads it at every prompt), replaced whole. What a reader may
 see: one of its states. A process is told by its id and the time it started, so that an id that was given
 again is not believed. Derived: without these files a session is nobody until it says its name again.
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 FOLDER = ".hosts"
+_SUBAGENTS = ".subagents"
 HERE, AWAY = "here", "away"
 _KEPT = 30 * 24 * 3600 * clock.SECOND  # microseconds; then a session that left is forgotten
 _FILE_LIMIT = 64 * 1024  # bytes
@@ -156,6 +159,7 @@ def _tidy(folder: disk.Folder, present: Session) -> None:
             _write(folder, found)
         elif found.state == AWAY and not 0 <= now - _instant(found.at) < _KEPT:
             folder.remove(_file(found.session))
+            folder.remove(found.session + _SUBAGENTS)
 
 
 def leave(root: str, session_id: str) -> None:
@@ -166,6 +170,20 @@ def leave(root: str, session_id: str) -> None:
             if found and found.state == HERE:
                 found.state = AWAY
                 _write(folder, found)
+    except FileNotFoundError:
+        pass  # nothing was registered
+
+
+def note_subagent(root: str, session_id: str, subagent: str) -> None:
+    """Write down that a subagent began to act under the name of this session; nothing where it is not registered."""
+    if not is_session_id(subagent):
+        return
+    name = session_id + _SUBAGENTS
+    try:
+        with disk.Folder.open(os.path.join(root, FOLDER)) as folder:
+            is_full = folder.exists(name) and folder.lstat(name).st_size > _FILE_LIMIT
+            if folder.exists(_file(session_id)) and not is_full:
+                folder.append(name, f"{clock.seconds_stamp(clock.now())} {subagent}\n".encode("ascii"))
     except FileNotFoundError:
         pass  # nothing was registered
 

@@ -59,16 +59,24 @@ class _Mail:
 class _Inbox:
     """Who looks, and into which channels of which root."""
 
-    __slots__ = ("agent", "deadline", "root", "session")
+    __slots__ = ("_data", "_event", "agent", "deadline", "root", "session")
 
     def __init__(self, event: Event, session: str = "") -> None:
         environment = os.environ
+        self._event = event
+        self._data: bytes | None = None
         self.deadline = time.monotonic() + BUDGET
         self.root = hosts.root_of(environment)
         self.session = session or hosts.session_id(environment)
         if not hosts.setting(environment, "AGENT_CHAT_NAME") and not self.session:
-            self.session = hosts.field(event(), "session_id")
+            self.session = hosts.field(self.event(), "session_id")
         self.agent = hosts.name_of(environment, self.root, self.session)
+
+    def event(self) -> bytes:
+        """What the host sent; read when somebody asks, and once."""
+        if self._data is None:
+            self._data = self._event()
+        return self._data
 
     def channels(self) -> list[str]:
         try:
@@ -129,30 +137,42 @@ class _Inbox:
 # ---- the hooks ------------------------------------------------------------------------------------------
 
 
-def _say(text: str) -> None:
-    if text:
-        output.emit(text + "\n")
+def _say(text: str, event: Event) -> None:
+    """Text for the model: plain in Claude Code, in other hosts the object that they all take for it.
+
+    Codex drops plain text that begins with a bracket as broken JSON, and Gemini takes nothing but JSON.
+    """
+    if not text:
+        return
+    name = "" if os.environ.get("CLAUDECODE") else hosts.field(event(), "hook_event_name")
+    if name:
+        text = output.as_json({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
+    output.emit(text if name else text + "\n")
 
 
 def _session(event: Event) -> None:
     data = event()
-    if hosts.field(data, "agent_id"):
-        return  # a subagent acts under the name of its session
     inbox = _Inbox(lambda: data, hosts.field(data, "session_id"))
+    subagent = hosts.field(data, "agent_id")
+    if subagent:  # it acts under the name of its session, whose registration stays as it is
+        if hosts.is_session_id(inbox.session):
+            hosts.note_subagent(inbox.root, inbox.session, subagent)
+        return
     if not inbox.agent:
         if hosts.field(data, "source") in ("", "startup"):
             join = inbox.command("join", "CHANNEL", "--as", "NAME")
-            _say(f"{_MARK}you have no name here: start the host with AGENT_CHAT_NAME=NAME, or: {join}")
+            _say(f"{_MARK}you have no name here: start the host with AGENT_CHAT_NAME=NAME, or: {join}", inbox.event)
         return
     if not names.is_agent(inbox.agent):
-        _say(f"{_MARK}{output.visible(inbox.agent)[:100]!r} is no agent's name; set AGENT_CHAT_NAME to another")
+        wrong = output.visible(inbox.agent)[:100]
+        _say(f"{_MARK}{wrong!r} is no agent's name; set AGENT_CHAT_NAME to another", inbox.event)
         return
     _export(inbox)
     _register(inbox)
     notice = inbox.notice(LIMIT // 2)
     if notice or not os.environ.get("AGENT_CHAT_NAME"):  # nobody has told the agent yet
         notice = "\n".join(filter(None, [_roster(inbox, LIMIT // 2 - 1), notice]))
-    _say(notice)
+    _say(notice, inbox.event)
 
 
 def _roster(inbox: _Inbox, limit: int) -> str:
@@ -203,19 +223,24 @@ def _register(inbox: _Inbox) -> None:
     session = hosts.Session(inbox.session, inbox.agent, hosts.harness_of(environment), pid)
     session.root = inbox.root
     session.channels = hosts.setting(environment, "AGENT_CHAT_CHANNELS")
-    bare = {name: value for name, value in environment.items() if not name.startswith(hosts.OPTION)}
-    for root in dict.fromkeys((inbox.root, hosts.root_of(bare))):  # a monitor knows no options: it looks there
+    for root in _roots():
         try:
             hosts.register(root, session, os.path.expanduser("~"))
         except (AgentChatError, OSError):
             continue  # the name is known all the same, until a clear
 
 
+def _roots() -> list[str]:
+    """Where registrations lie: in the root, and where somebody looks who knows no options: a monitor."""
+    bare = {name: value for name, value in os.environ.items() if not name.startswith(hosts.OPTION)}
+    return list(dict.fromkeys((hosts.root_of(os.environ), hosts.root_of(bare))))
+
+
 def _prompt(event: Event) -> None:
     inbox = _Inbox(event)
     if not inbox.agent:
         return
-    _say(_texts(inbox) if os.environ.get("AGENT_CHAT_HOOK_TEXT") == "1" else inbox.notice())
+    _say(_texts(inbox) if os.environ.get("AGENT_CHAT_HOOK_TEXT") == "1" else inbox.notice(), inbox.event)
 
 
 def _texts(inbox: _Inbox) -> str:
@@ -266,5 +291,5 @@ def _end(event: Event) -> None:
     if hosts.field(data, "agent_id") or hosts.field(data, "reason") == "clear":
         return
     session = hosts.field(data, "session_id") or hosts.session_id(os.environ)
-    if hosts.is_session_id(session):
-        hosts.leave(hosts.root_of(os.environ), session)
+    for root in _roots() if hosts.is_session_id(session) else []:
+        hosts.leave(root, session)

@@ -38,6 +38,7 @@ class Host:
     def __init__(self, root: Root) -> None:
         self.root = root
         self.environment: dict[str, str | None] = {"AGENT_CHAT_ROOT": str(root.path), "AGENT_CHAT_NAME": "bob"}
+        self.environment["CLAUDECODE"] = "1"
 
     def event(self, name: str, **more: object) -> bytes:
         head = {"session_id": FIRST, "transcript_path": "/x", "cwd": "/", "hook_event_name": EVENTS[name]}
@@ -47,19 +48,22 @@ class Host:
         extra = {key: value for key, value in {**self.environment, **environment}.items() if value is not None}
         return {"HOME": str(self.root.path.parent), **clean_environment(**extra)}
 
-    def run(
-        self, name: str, event: bytes | None = None, folder: Path = HOOKS, **environment: str | None
-    ) -> str:
-        """What the hook says to the model or, of Stop, to the person."""
-        done = subprocess.run(
+    def start(
+        self, name: str, event: bytes, folder: Path = HOOKS, **environment: str | None
+    ) -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
             [sys.executable, "-I", "-S", str(folder / f"{name}.py")],
-            input=self.event(name) if event is None else event,
+            input=event,
             capture_output=True,
             cwd=self.root.path.parent,
             env=self.variables(**environment),
             timeout=60,
             check=False,
         )
+
+    def run(self, name: str, event: bytes | None = None, folder: Path = HOOKS, **environment: str | None) -> str:
+        """What the hook says to the model or, of Stop, to the person."""
+        done = self.start(name, self.event(name) if event is None else event, folder, **environment)
         self.errors = done.stderr.decode("utf-8", "replace")
         assert done.returncode == 0 and "Traceback" not in self.errors, done
         return said(name, done.stdout)
@@ -67,7 +71,7 @@ class Host:
 
 def said(name: str, out: bytes) -> str:
     text = out.decode("utf-8")
-    assert len(text) <= 2000 or "AGENT_CHAT_HOOK_TEXT" in os.environ
+    assert len(text) <= 2000
     if name != "stop_inbox":
         assert not text or text.startswith("[agent-chat] ")
         return text
@@ -167,13 +171,7 @@ def test_one_damaged_channel_hides_no_other(host: Host, root: Root, name: str) -
 
 
 def texts(host: Host, **environment: str | None) -> str:
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(HOOKS / "prompt_inbox.py")],
-        input=host.event("prompt_inbox"),
-        capture_output=True,
-        env=host.variables(AGENT_CHAT_HOOK_TEXT="1", **environment),
-        check=True,
-    )
+    done = host.start("prompt_inbox", host.event("prompt_inbox"), AGENT_CHAT_HOOK_TEXT="1", **environment)
     assert len(done.stdout.decode()) <= 8000
     return done.stdout.decode()
 
@@ -281,6 +279,18 @@ def test_in_claude_code_the_command_is_the_plugins(host: Host, root: Root) -> No
     assert host.run("prompt_inbox", **inside).endswith("; read: agent-chat read c --as bob\n")
 
 
+@pytest.mark.parametrize("name", ["session_inbox", "prompt_inbox"])
+def test_other_hosts_get_the_text_in_the_object_that_they_take(host: Host, root: Root, name: str) -> None:
+    """Codex drops plain text that begins with a bracket, Gemini all plain text; without an event it is plain."""
+    root.post(**QUICK)
+    plain = host.run(name).rstrip("\n")
+    for environment in ({"PLUGIN_ROOT": "x"}, {}):
+        done = host.start(name, host.event(name), CLAUDECODE=None, **environment)
+        inner = {"hookEventName": EVENTS[name], "additionalContext": plain}
+        assert json.loads(done.stdout) == {"hookSpecificOutput": inner}
+    assert host.start(name, b"", CLAUDECODE=None).stdout.decode().rstrip("\n") == plain
+
+
 # ---- clear, resume, the end -----------------------------------------------------------------------------
 
 
@@ -328,8 +338,12 @@ def test_a_subagent_neither_registers_nor_ends_anything(host: Host, root: Root, 
     assert host.run("session_inbox", host.event("session_inbox", **sub), **environment) == ""
     assert not (root.path / hosts.FOLDER).exists() and not (tmp_path / "env").exists()
     host.run("session_inbox")
+    before = (root.path / hosts.FOLDER / f"{FIRST}.txt").read_bytes()
     host.run("session_end", host.event("session_end", reason="other", **sub))
+    host.run("session_inbox", host.event("session_inbox", hook_event_name="SubagentStart", **sub), **environment)
+    assert (root.path / hosts.FOLDER / f"{FIRST}.txt").read_bytes() == before
     assert hosts.of_agent(str(root.path), "bob")[0].is_here()
+    assert (root.path / hosts.FOLDER / f"{FIRST}.subagents").read_text().endswith(" a1\n")
 
 
 def test_a_host_gives_commands_without_a_name_the_registered_one(host: Host, root: Root) -> None:
@@ -432,7 +446,7 @@ def registered() -> dict[str, list[Any]]:
 
 def test_every_handler_is_a_shell_line_with_a_timeout() -> None:
     """Case H8."""
-    assert set(registered()) == {*EVENTS.values(), "PreToolUse"}
+    assert set(registered()) == {*EVENTS.values(), "PreToolUse", "SubagentStart"}
     for event, handlers in registered().items():
         (handler,) = handlers
         assert set(handler) == {"type", "command", "timeout"} and 0 < handler["timeout"] <= 10, event
