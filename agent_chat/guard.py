@@ -1,11 +1,12 @@
-"""May these files be written? What the path locks say to a host's hook and to a git hook.
+"""May these files be written? What the path locks say to a host's hook and to a git hook, and whose turn it is.
 
 For: hooks/path_guard.py and `guard pre-commit`. Calling sequence: `paths_of(event)` for a host's event, then
 `judge(...)`; of its Verdict `refusal` denies and `doubt` is told.
 
 Only what is sure denies: an active lock of another agent, in a record that can be read, in a channel without an
-unfinished change of locks. Everything else is a doubt: allowed, and said. Nothing here waits: a channel whose
-lock is held just now is read past it, and a great many paths are compared for 2 seconds at most.
+unfinished change of locks; and, for a host's hook, a turn that an agent which joined the channel does not hold.
+Everything else is a doubt: allowed, and said. Nothing here waits: a channel whose lock is held just now is read
+past it, and a great many paths are compared for 2 seconds at most.
 
 Names only: no text out of a channel but names and times of a fixed grammar goes into a refusal, because a model
 reads it.
@@ -55,17 +56,20 @@ class Held:
 
 
 class Verdict:
-    """What is held by others, by path, and what could not be told."""
+    """What is held by others, by path, a turn that is not the agent's, and what could not be told."""
 
-    __slots__ = ("agent", "doubts", "held")
+    __slots__ = ("agent", "doubts", "held", "turn")
 
     def __init__(self, agent: str) -> None:
         self.agent = agent
         self.held: dict[str, Held] = {}
         self.doubts: list[AgentChatError] = []
+        self.turn: AgentChatError | None = None
 
     def refusal(self) -> AgentChatError | None:
-        """PATH_LOCK_CONFLICT: the first held path, and how many more; None when there is none."""
+        """TURN_NOT_YOURS; PATH_LOCK_CONFLICT: the first held path, and how many more; None when there is none."""
+        if self.turn:
+            return self.turn
         if not self.held:
             return None
         first, more = next(iter(self.held.values())), len(self.held) - 1
@@ -139,11 +143,18 @@ def _shell_patch_paths(command: str) -> list[str]:
 
 
 def judge(
-    root: str, wanted: Sequence[str], agent: str, paths: Sequence[str], env_workspace: str | None, cwd: str
+    root: str,
+    wanted: Sequence[str],
+    agent: str,
+    paths: Sequence[str],
+    env_workspace: str | None,
+    cwd: str,
+    takes_turns: bool = False,
 ) -> Verdict:
     """What the locks in the channels `wanted` (none: all) say about `agent` writing `paths`.
 
-    `paths` are absolute or relative to `cwd`. Without an agent every lock is somebody else's.
+    `paths` are absolute or relative to `cwd`. Without an agent every lock is somebody else's. `takes_turns`: whether
+    it must hold the turn, too, where it has joined.
     """
     verdict = Verdict(agent)
     if agent and not names.is_agent(agent):
@@ -159,6 +170,8 @@ def judge(
         try:
             with channels.find(root, name) as channel:
                 if channel.is_open():
+                    if takes_turns and agent:
+                        verdict.turn = verdict.turn or _turn_of_another(channel, agent)
                     _judge(verdict, channel, paths, env_workspace, cwd, deadline)
         except AgentChatError as error:
             if error.code != "CHANNEL_NOT_FOUND":  # where there is no channel there are no locks
@@ -170,6 +183,22 @@ def judge(
 
 def _unread(what: str, error: OSError) -> AgentChatError:
     return AgentChatError("STORAGE_IO_ERROR", f"{what} cannot be read: {error.strerror}", ("channels",))
+
+
+def _turn_of_another(channel: channels.Channel, agent: str) -> AgentChatError | None:
+    """TURN_NOT_YOURS where the agent has joined, turns are taken and it holds none; None elsewhere."""
+    if not (channel.folder.exists(names.TURN_FILE) and channel.folder.exists(names.session_file(agent))):
+        return None
+    from agent_chat import policy, turns
+
+    if policy.load(channel.folder, channel.name).value("turn_guard") == policy.OFF:
+        return None
+    turn = changes.look(channel, recovery.TURN, turns.find, patience=0)
+    if turn is None or turn.is_held_by(agent):
+        return None
+    text = f"in channel {channel.name} {turn.line()}; {agent} reads meanwhile, and writes nothing"
+    words = ("turn", "wait", channel.name, "--as", agent)
+    return AgentChatError("TURN_NOT_YOURS", text, words, {"holder": turn.holder, "version": turn.version})
 
 
 def _judge(

@@ -1,4 +1,4 @@
-"""PreToolUse: deny writing a file that another agent has locked. The status is always 0.
+"""PreToolUse: deny writing a file that another agent has locked, and any while another has the turn. Always 0.
 
 Standard output is empty or one JSON object. A host waits for this before every write, so most calls end before
 anything is imported. This file runs on any Python 3, as entry.py does.
@@ -57,7 +57,7 @@ def answer(code: str, data: bytes) -> None:
         cwd = event.get("cwd")
         cwd = cwd if isinstance(cwd, str) and cwd else os.getcwd()
         workspace = os.environ.get("AGENT_CHAT_WORKSPACE")
-        verdict = guard.judge(root, wanted, agent, paths, workspace, cwd) if paths else guard.Verdict(agent)
+        verdict = guard.judge(root, wanted, agent, paths, workspace, cwd, True) if paths else guard.Verdict(agent)
     except AgentChatError as error:
         return say({}, described(error, code))
     refusal, doubt, said = verdict.refusal(), verdict.doubt(), {}
