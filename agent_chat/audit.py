@@ -37,14 +37,10 @@ def concerned(message: frontmatter.Message) -> frozenset[str] | None:
     return _derived(message, body)
 
 
-def is_news(message: frontmatter.Message, agent: str, every_audit: bool = False) -> bool:
-    """Whether it is addressed to `agent` or everyone, not its own, and of concern if an audit message."""
-    if not message.is_for(agent):
-        return False
-    if every_audit:
-        return True
-    about = concerned(message)
-    return about is None or names.EVERYONE in about or agent.lower() in about
+def about(message: frontmatter.Message) -> str:
+    """Whom it concerns, as a word of the index: a comma list, `-` for nobody; empty for an ordinary message."""
+    found = concerned(message)
+    return "" if found is None else ",".join(sorted(found)) or "-"
 
 
 def _body(message: frontmatter.Message) -> dict[str, object] | None:

@@ -227,7 +227,7 @@ class Change:
             journal.apply(folder, family, entry)
             code = self.family.audit_failed(self.event)
             if entry.message:
-                folder.publish(*entry.message)
+                self.channel.log.publish(*entry.message)
         except journal.Changed as changed:
             self._give_back(entry)
             text = f"{changed} was changed by another program just now; nothing was done"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 
 from agent_chat import clock, names
+from agent_chat.arrivals import INDEX
 from agent_chat.errors import AgentChatError
 from agent_chat.log import Log
 from agent_chat.storage import disk, oslock
@@ -96,7 +97,9 @@ class Channel:
 
     def exclusive(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock:
         """The channel's exclusive lock. oslock.Busy, oslock.NoLocks."""
-        return oslock.hold(self.folder, self.LOCK, note(who), seconds)
+        lock = oslock.hold(self.folder, self.LOCK, note(who), seconds)
+        self.log.fs_now = lock.time
+        return lock
 
     def change(self, event: str, actor: str) -> Change:
         """A transaction over records: the only way to alter them. See change.py for its steps and refusals."""
@@ -200,6 +203,7 @@ def create(
             raise _exists(name)
         if not folder.exists(".gitignore"):
             folder.replace(".gitignore", _GITIGNORE, sync=False)
+        folder.sub(INDEX, create=True).close()
         from agent_chat.storage import records
 
         if recovery:

@@ -59,7 +59,7 @@ def _publish(channel: Channel, actor: str, summary: dict[str, Any]) -> None:
         number = channel.log.take_number()
         message = recovery.audit_message(channel, number, actor, "state.compacted", {}, body, "", "")
         try:
-            channel.folder.publish(*message)
+            channel.log.publish(*message)
         except FileExistsError:
             continue  # a file of just this name was put there by another program
         except disk.NotDurable:

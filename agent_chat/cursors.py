@@ -15,7 +15,7 @@ decimal number; `.cursors/<agent>.late/` names late messages (log.py); `.cursors
 
 from __future__ import annotations
 
-from agent_chat import audit, names
+from agent_chat import arrivals, names
 from agent_chat.channel import Channel, Unlocked, note
 from agent_chat.errors import AgentChatError
 from agent_chat.log import CURSORS, keep_late
@@ -25,6 +25,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agent_chat.arrivals import Entry
     from agent_chat.frontmatter import Message
     from agent_chat.log import Look, Unreadable
 
@@ -33,9 +34,12 @@ INDEX_PATIENCE = 1.0  # seconds; reading never fails for want of the channel's l
 
 
 class Unread:
-    """One look on behalf of one agent: the unread messages and where the cursor stands."""
+    """One look on behalf of one agent: what is unread, and where the cursor stands.
 
-    __slots__ = ("beyond", "cursor", "late", "latest", "messages", "stored", "unreadable")
+    `entries` are the unread messages as the index knows them; `load` opens as many as one answer can hold.
+    """
+
+    __slots__ = ("beyond", "cursor", "entries", "late", "latest", "messages", "missed", "stored", "tried", "unreadable")
 
     def __init__(self, stored: int, latest: int) -> None:
         self.stored = stored  # what the file says; -1 without one
@@ -43,17 +47,42 @@ class Unread:
         self.beyond = stored > latest
         self.cursor = min(max(stored, 0), latest)
         self.late: frozenset[str] = frozenset()  # names in `.late/` of messages that could be read
-        self.messages: list[Message] = []
+        self.entries: list[Entry] = []
+        self.tried = 0  # entries that were opened
+        self.messages: list[Message] = []  # those of them that could be read
+        self.missed: set[str] = set()  # whole once, and not readable just now
         self.unreadable: list[Unreadable] = []
+
+    def load(self, channel: Channel, limit: int = 0, max_bytes: int = 0) -> None:
+        """Open the first `limit` messages, or `max_bytes` bytes of them and one more; 0: all.
+
+        Messages that share a number stay together: a cursor cannot part them.
+        """
+        size = 0
+        for entry in self.entries[self.tried :]:
+            is_full = (limit and len(self.messages) >= limit) or (max_bytes and size > max_bytes)
+            if is_full and entry.number != self.messages[-1].number:
+                break
+            self.tried += 1
+            message = channel.log.message(entry.name)
+            if message is None:
+                self.missed.add(entry.name)
+            else:
+                self.messages.append(message)
+                size += entry.size
+
+    def left(self, count: int) -> int:
+        """How many unread messages remain after the first `count`."""
+        return len(self.messages) - count + len(self.entries) - self.tried
 
     def after(self, count: int) -> int:
         """The cursor once the first `count` messages were shown: the end of this look when these are all."""
-        if count >= len(self.messages):
+        if not self.left(count):
             return self.latest
         return max([self.cursor, *(message.number for message in self.messages[:count])])
 
     def whole_numbers(self, count: int) -> int:
-        """`count`, or a few more, so that messages that share a number stay together: a cursor cannot part them."""
+        """`count`, or a few more, so that messages that share a number stay together."""
         while 0 < count < len(self.messages) and self.messages[count].number == self.messages[count - 1].number:
             count += 1
         return count
@@ -63,7 +92,9 @@ def reading(channel: Channel, agent: str, seconds: float = oslock.PATIENCE) -> o
     """The lock of one reading of `agent`. CURSOR_BUSY after 10 s behind one holder."""
     with channel.folder.sub(CURSORS, create=True) as folder:
         try:
-            return oslock.hold(folder, agent.lower() + ".lock", note(agent), seconds)
+            lock = oslock.hold(folder, agent.lower() + ".lock", note(agent), seconds)
+            channel.log.fs_now = lock.time
+            return lock
         except oslock.NoLocks:
             return Unlocked()
         except oslock.Busy as busy:
@@ -116,40 +147,41 @@ def begin(channel: Channel, agent: str) -> None:
 
 
 def look(channel: Channel, agent: str, every_audit: bool = False, persist: bool = False) -> Unread:
-    """What is unread for `agent`, in order of number. `persist`: what has just arrived enters the index."""
-    here, opened = channel.log.look()
-    if persist and here.new:
-        here, opened = _note_arrivals(channel, agent, opened)
-    own, late = stored(channel, agent), _late_names(channel, agent)
-    late |= frozenset(name for _, name in here.late)
-    unread, missed = Unread(own, here.last), set()
-    for number, name in here.messages:
-        if number > unread.cursor or name in late:
-            message = opened.get(name) or channel.log.message(name)
-            if not message:
-                missed.add(name)  # it was whole once, and cannot be read just now
-            elif audit.is_news(message, agent, every_audit):
-                unread.messages.append(message)
+    """What is unread for `agent`, in order of number.
+
+    `persist`: what has just arrived enters the index.
+    """
+    here = _noted(channel, agent) if persist else channel.log.look()
+    unread = Unread(stored(channel, agent), here.last)
+    entries = here.above(unread.cursor)
+    late = _late_names(channel, agent) | frozenset(here.late)
     if late:
-        unread.late = late.intersection(name for _, name in here.messages) - missed
-    if persist and missed:
-        with channel.folder.sub(CURSORS, create=True) as folder:
-            keep_late(folder, agent, missed)
+        readable = [message for name in late for message in [channel.log.message(name)] if message]
+        unread.late = frozenset(message.name for message in readable)
+        unread.missed = set(late - unread.late)
+        present = {entry.name for entry in entries}
+        entries += [arrivals.of_message(message) for message in readable if message.name not in present]
+        entries.sort(key=arrivals.order)
+    unread.entries = [entry for entry in entries if entry.is_news(agent, every_audit)]
     unread.unreadable = sorted(
         (bad for bad in channel.log.unreadable.values() if bad.number > unread.cursor), key=lambda bad: bad.name
     )
     return unread
 
 
-def _note_arrivals(channel: Channel, agent: str, opened: dict[str, Message]) -> tuple[Look, dict[str, Message]]:
+def _noted(channel: Channel, agent: str) -> Look:
+    """A look that is in the index; under the channel's lock where something has to be put there."""
+    here = channel.log.glance()
+    if here:
+        return here
     try:
         with channel.writing(agent, INDEX_PATIENCE):
-            return channel.log.note_arrivals(opened)
+            return channel.log.note()
     except AgentChatError as error:
         if error.code != "CHANNEL_BUSY":
             raise
     # a stopped holder: without the lock a late message may come twice, but none is lost
-    return channel.log.note_arrivals(opened)
+    return channel.log.note()
 
 
 def _late_names(channel: Channel, agent: str) -> frozenset[str]:
@@ -194,7 +226,11 @@ class Move:
 def prepare(channel: Channel, agent: str, unread: Unread, count: int) -> Move:
     """The move of the cursor over the first `count` unread messages, held by whoever holds `reading`."""
     left = {message.name for message in unread.messages[count:]}
-    return Move(channel, agent, unread.stored, unread.after(count), sorted(unread.late - left))
+    left |= {entry.name for entry in unread.entries[unread.tried :]}
+    if unread.missed:
+        with channel.folder.sub(CURSORS, create=True) as folder:
+            keep_late(folder, agent, unread.missed)
+    return Move(channel, agent, unread.stored, unread.after(count), sorted(unread.late - left - unread.missed))
 
 
 def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) -> int:
@@ -210,10 +246,7 @@ def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) ->
             if error.code != "CURSOR_INVALID":
                 raise
             present = -1
-        here, opened = channel.log.look()
-        if here.new:
-            here, _ = _note_arrivals(channel, agent, opened)  # what comes below `upto` from now on is late
-        end = here.last
+        end = _noted(channel, agent).last  # what comes below `upto` from now on is late
         upto = min(upto, end)
         if upto < min(present, end) and not force:
             raise AgentChatError(

@@ -26,7 +26,7 @@ from agent_chat import (
     turns,
 )
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import disk, oslock
+from agent_chat.storage import disk, oslock, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def _storage(channel: Channel) -> Iterator[Finding]:
     folder, help_words = channel.folder, ("roster", channel.name)
     try:
         with oslock.hold(folder, channel.LOCK, "doctor", 1.0) as lock:
-            off = abs(os.fstat(lock.fd).st_mtime_ns - clock.now() * 1000)
+            off = abs(lock.time - clock.now() * 1000)
         if off > _TIME_OFF:
             yield Finding("CLOCK", f"the file system's clock is {off / 1e9:.0f} s off ours", help_words)
         with folder.sub(disk.TMP, create=True) as temporaries:
@@ -99,11 +99,12 @@ def _storage(channel: Channel) -> Iterator[Finding]:
                 if temporaries.stamp() == before:
                     text = "folder times do not move here; `wait` looks every 2 s instead of at once"
                     yield Finding("NO_FOLDER_TIMES", text, help_words)
-            old = time.time() - disk.STALE_TEMPORARY
+            old = time.time() - sweep.STALE
             stale = sum(temporaries.lstat(name).st_mtime < old for name in temporaries.names())
         if stale:
             text = f"{stale} files of crashed processes in .tmp/"
-            yield Finding("STALE_FILES", text, ("doctor", channel.name, "--fix"), fix=folder.sweep_temporaries)
+            words = ("doctor", channel.name, "--fix")
+            yield Finding("STALE_FILES", text, words, fix=lambda: sweep.sweep_temporaries(folder))
     except oslock.NoLocks:
         yield Finding(
             "STORAGE_NO_LOCKS", "no locks on this file system: messages work, records cannot change", help_words

@@ -16,6 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from agent_chat.arrivals import Entry
     from agent_chat.channel import Channel
 
 CAPABILITY, STATUS = "capability", "status"
@@ -87,7 +88,7 @@ def _refusal(code: str, text: str) -> AgentChatError:
     return AgentChatError(code, text, ("event", "post", "--help"))
 
 
-def is_event(message: frontmatter.Message) -> bool:
+def is_event(message: frontmatter.Message | Entry) -> bool:
     return message.status.lower() in ("event.capability", "event.status")
 
 
@@ -118,8 +119,8 @@ def read(
         raise _refusal("EVENT_INVALID_TYPE", f"--type {kind!r} is none of {', '.join(TYPES)}")
     found: list[dict[str, object]] = []
     bad = []
-    for message in messages.everything(channel):
-        if not is_event(message) or (sender and message.sender.lower() != sender.lower()):
+    for message in messages.everything(channel, is_event):
+        if sender and message.sender.lower() != sender.lower():
             continue
         if kind and message.status.lower() != f"event.{kind}":
             continue

@@ -55,14 +55,6 @@ class Message:
     def topic(self) -> str:
         return self.header.get("topic") or "general"
 
-    def is_for_everyone(self) -> bool:
-        return not self.recipients
-
-    def is_for(self, agent: str) -> bool:
-        """Whether it is addressed to `agent` or everyone, and not the agent's own."""
-        low = agent.lower()
-        return self.sender.lower() != low and (not self.recipients or low in self.recipients)
-
 
 def recipients(to: str) -> frozenset[str]:
     """The recipients of a `to:` value in lower case; empty means everyone."""

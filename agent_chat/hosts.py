@@ -18,7 +18,7 @@ import sys
 
 from agent_chat import clock, names
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import disk
+from agent_chat.storage import disk, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def register(root: str, session: Session, home: str = "") -> None:
         if not folder.exists(_file(session.session)):
             if not folder.exists(".gitignore"):
                 folder.replace(".gitignore", b"*\n", sync=False)
-            folder.sweep_temporaries()
+            sweep.sweep_temporaries(folder)
             _tidy(folder, session)
         _write(folder, session)
 

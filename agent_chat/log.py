@@ -1,33 +1,41 @@
 """The numbered files of a channel's folder: which are messages, what is the next number.
 
-`Log.look()` is one listing. What it shows was whole at that moment. What has just arrived is told
-from what was known by the arrival index `.index/arrivals`: one line a name, in the order in which
-they were first seen whole. It is derived: without it everything there counts as known.
+A look tells what is there. As long as the folder has not changed since the arrival index (arrivals.py) was
+in step with it, the index answers alone; else the folder is listed, and what is new is opened to see that
+it is whole. A folder's time is believed only when it is older than its tick: 20 ms, or 2 s where it counts
+whole seconds (FAT). It can lie all the same, so a listing is due when the last one is over a minute old and
+the folder changed since, or where listing is cheap. What was put there by people, git or sync clients is
+thus seen at once in the ordinary case and within a minute always.
 
-A name that arrives with a number not above the highest known is late (it came by git, by a sync
-client, or only now became whole): a reader may have passed it. So before it enters the index, an
-empty file of its name is made in `.cursors/<agent>.late/` for every agent with a cursor.
+A name that arrives with a number not above the highest known is late (it came by git, by a sync client, or
+only now became whole): a reader may have passed it. So before it enters the index, an empty file of its
+name is made in `.cursors/<agent>.late/` for every agent with a cursor. Without an index everything there
+counts as known.
 
-Numbers: highest of all that lies there + 1, then taken by creating `.numbers/NNNN` exclusively, then
-the folder is looked at once more. That is unique even where locks do nothing: a taker that slept
-between its look and its taking finds the higher number that was used meanwhile, and takes a new one.
+Numbers: highest of all that lies there + 1, then taken by creating `.numbers/NNNN` exclusively, then the
+folder is looked at once more. That is unique even where locks do nothing: a taker that slept between its
+look and its taking finds the higher number that was used meanwhile, and takes a new one.
 """
 
 from __future__ import annotations
 
-from agent_chat import clock, frontmatter, names
+import time
+
+from agent_chat import arrivals, clock, frontmatter, names
+from agent_chat.arrivals import Entry, Stamp
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Iterable
 
-NUMBERS, INDEX, CURSORS = ".numbers", ".index", ".cursors"
-_ARRIVALS = "arrivals"
-_INDEX_LIMIT = 256 * 1024 * 1024  # bytes
-_NONE: Mapping[str, frontmatter.Message] = {}
+NUMBERS, CURSORS = ".numbers", ".cursors"
 SETTLED = 10 * clock.SECOND  # an incomplete file that did not change for this long is named
+TICK, COARSE_TICK, SECOND = 20_000_000, 2_000_000_000, 1_000_000_000  # ns
+LISTING_DUE = 60 * SECOND  # ns
+CHEAP = 5000  # messages whose names are listed in a fraction of the interpreter's start
+_WATCHED = 50  # incomplete files that are watched one by one
 _WHY = {"STORAGE_LINK_REFUSED": "a link", "STORAGE_NOT_A_FILE": "no regular file", "STORAGE_TOO_LARGE": "too large"}
 
 
@@ -44,68 +52,176 @@ class Unreadable:
 
 
 class Look:
-    """One listing. `messages` holds (number, name); `new` those not in the index yet; `late` late ones of these."""
+    """What was there at one moment: what the index holds, and what is new."""
 
-    __slots__ = ("highest", "late", "messages", "new", "strays")
+    __slots__ = ("_log", "indexed", "kept", "late", "new", "stamp")
 
-    def __init__(self, entries: Iterable[str], known: Collection[str] | None) -> None:
-        self.messages: list[tuple[int, str]] = []
-        self.strays: list[tuple[int, str]] = []
-        self.highest = 0  # of every number in use, also by what is no message
-        for name in entries:
-            number = names.claimed_number(name)
-            if number:
-                self.highest = max(self.highest, number)
-                (self.messages if names.message_number(name) else self.strays).append((number, name))
-        self.messages.sort()
-        self.strays.sort()
-        if known is None:
-            self.new, self.late = self.messages, []
-        else:
-            self.new = [entry for entry in self.messages if entry[1] not in known]
-            top = max(map(names.message_number, known), default=0)
-            self.late = [entry for entry in self.new if entry[0] <= top]
+    def __init__(self, log: Log, indexed: Stamp | None, stamp: Stamp) -> None:
+        self._log = log
+        self.indexed = indexed  # the stamp of the index where it counts; None when it must be made anew
+        self.stamp = stamp  # what the stamp will be when this look is noted
+        self.kept: list[bytes] = []  # without `indexed`: its lines that still count
+        self.new: list[bytes] = []  # lines to be added
+        self.late: list[str] = []  # names of these with a number that may have been passed
 
     @property
     def last(self) -> int:
         """The newest message's number; 0 when there is none."""
-        return self.messages[-1][0] if self.messages else 0
+        return self.stamp.top
 
-    def drop(self, unreadable: Collection[str]) -> None:
-        """Take out what turned out to be no whole message: it is not there yet."""
-        if unreadable:
-            self.messages = [entry for entry in self.messages if entry[1] not in unreadable]
-            self.new = [entry for entry in self.new if entry[1] not in unreadable]
-            self.late = [entry for entry in self.late if entry[1] not in unreadable]
+    def above(self, number: int, count: int = 0) -> list[Entry]:
+        """The messages numbered above `number`, or the `count` highest numbered of them; in order."""
+        try:
+            return self._above(number, count)
+        except (OSError, ValueError):  # the index is damaged, or went behind our back: it is derived, do without
+            arrivals.distrust(self._log.folder)
+            return self._log._listing(is_index_sound=False)._above(number, count)
+
+    def _above(self, number: int, count: int) -> list[Entry]:
+        found = [entry for entry in map(arrivals.entry, [*self.kept, *self.new]) if entry.number > number]
+        if self.indexed is not None:
+            found += arrivals.entries_above(self._log.folder, self.indexed, number, count)
+        found.sort(key=arrivals.order)
+        return found[-count:] if count else found
 
 
 class Log:
-    """The messages of one open channel folder."""
+    """The messages of one open channel folder. `fs_now`: the file system's own time (ns), where it is known."""
 
-    __slots__ = ("_seen", "folder", "unreadable")
+    __slots__ = ("_base", "folder", "fs_now", "must_list", "unreadable")
 
     def __init__(self, folder: disk.Folder) -> None:
         self.folder = folder
-        self._seen = 0  # bytes of the index that the last look knew
-        self.unreadable: dict[str, Unreadable] = {}  # of the last look
+        self.fs_now = 0
+        self.must_list = False  # whatever the folder's time says
+        self.unreadable: dict[str, Unreadable] = {}  # of the last look, and of what was read since
+        self._base: Look | None = None  # the look that the last number was taken on
 
     # ---- looking ------------------------------------------------------------------------------
 
-    def look(self, opened: Mapping[str, frontmatter.Message] = _NONE) -> tuple[Look, dict[str, frontmatter.Message]]:
-        """What is there now, and the messages that had to be opened to know that they are whole.
+    def look(self) -> Look:
+        """What is there now."""
+        return self.glance() or self._listing()
 
-        `opened`: those of an earlier look, which never change.
+    def note(self) -> Look:
+        """As `look`; what is new enters the index, and late names each reader's `.late/` first.
+
+        To be called under the channel's lock: an earlier look may miss what another one noted since. Where
+        the lock does nothing, or its holder is stopped, another may get between this look and its entry:
+        then the index has another size than we say, and a second look finds what either of us missed.
         """
-        known = self._known()
-        look = Look(self.folder.names(), known)
-        self.unreadable = {
-            name: Unreadable(name, number, "its name is no message's", False) for number, name in look.strays
-        }
-        found = {
-            name: message for _, name in look.new for message in [opened.get(name) or self.message(name)] if message
-        }
-        look.drop(self.unreadable)
-        return look, found
+        here = self.look()
+        while True:
+            if here.indexed is here.stamp:
+                return here  # the index alone told it
+            if here.late:
+                with self.folder.sub(CURSORS, create=True) as cursors:
+                    for agent in readers(cursors):
+                        keep_late(cursors, agent, here.late)
+            if here.indexed is None:
+                arrivals.rewrite(self.folder, here.stamp, [*here.kept, *here.new])
+            else:
+                arrivals.append(self.folder, here.stamp, here.new)
+            if arrivals.is_in_step(self.folder, here.stamp):
+                noted = Look(self, here.stamp, here.stamp)
+                noted.late = here.late
+                return noted
+            here = self._listing()
+
+    def glance(self) -> Look | None:
+        """A look by the index alone; None when the folder must be listed."""
+        if self.must_list:
+            return None
+        stamp = arrivals.read_stamp(self.folder)
+        if stamp is None or not self._is_current(stamp) or not arrivals.is_in_step(self.folder, stamp):
+            return None
+        self.unreadable = {}
+        for name, size, changed in stamp.watched:
+            try:
+                found = self.folder.lstat(name)
+            except OSError:
+                return None
+            if (found.st_size, found.st_mtime_ns) != (size, changed) or self._judge(name):
+                return None
+        return Look(self, stamp, stamp)
+
+    def _now(self) -> int:
+        return self.fs_now or time.time_ns()
+
+    def _is_current(self, stamp: Stamp) -> bool:
+        """Whether the folder's time says that nothing came or went since the stamp, and may be believed."""
+        changed = self.folder.stamp()[0]
+        if stamp.time != changed:
+            return False
+        tick = TICK if changed % SECOND else COARSE_TICK
+        now = self._now()
+        if 0 <= now - changed < tick == TICK and stamp.count > CHEAP:
+            time.sleep(tick / SECOND)  # less than the listing would take
+            now += tick
+            if self.folder.stamp()[0] != changed:
+                return False
+        is_due = now - stamp.listed > LISTING_DUE and (stamp.listed_time != changed or stamp.count <= CHEAP)
+        return now - changed >= tick and now >= stamp.listed and not is_due
+
+    def _listing(self, is_index_sound: bool = True) -> Look:
+        """A look by listing the folder, and opening what is new."""
+        changed = self.folder.stamp()[0]
+        listed = set(self.folder.names())
+        base = arrivals.read_stamp(self.folder) if is_index_sound else None
+        lines, is_sound = arrivals.lines(self.folder, base)
+        known = set(map(arrivals.name_of, lines))
+        here = Look(self, base or Stamp(), Stamp())
+        if is_sound and known <= listed:
+            if base:
+                here.stamp.size, here.stamp.count, here.stamp.top = base.size, base.count, base.top
+        else:
+            first = {arrivals.name_of(line): line for line in reversed(lines)}  # two may have noted the same one
+            kept = (line for line in lines if first[arrivals.name_of(line)] is line)
+            here.indexed, here.kept = None, [line for line in kept if arrivals.name_of(line) in listed]
+            here.stamp.count = len(here.kept)
+            here.stamp.top, here.late = arrivals.overtaken(here.kept)
+        self.unreadable = {}
+        self._add_new(here, listed - known)
+        here.stamp.listed, here.stamp.listed_time = self._now(), changed
+        watched = {name for name, _, _ in base.watched} if base else ()
+        came = [line for line in here.new if arrivals.name_of(line) not in watched]
+        was_frozen = base is not None and (base.frozen == changed or (base.time == changed and came != []))
+        here.stamp.frozen = changed if was_frozen else 0
+        here.stamp.time = changed if self._watch(here.stamp) and not was_frozen else 0
+        return here
+
+    def _add_new(self, here: Look, names_found: Iterable[str]) -> None:
+        stamp, known_top = here.stamp, here.stamp.top
+        numbered = ((names.claimed_number(name), name) for name in names_found)
+        for number, name in sorted(pair for pair in numbered if pair[0]):
+            message = self._judge(name)
+            if message is None:
+                stamp.used = max(stamp.used, number)
+                continue
+            here.new.append(arrivals.line(message, stamp.top))
+            stamp.top, stamp.count = max(stamp.top, number), stamp.count + 1
+            if number <= known_top:
+                here.late.append(name)
+
+    def _judge(self, name: str) -> frontmatter.Message | None:
+        """The message of this name; None, and an entry in `unreadable`, when it is none."""
+        if names.message_number(name):
+            return self.message(name)
+        self.unreadable[name] = Unreadable(name, names.claimed_number(name), "its name is no message's", False)
+        return None
+
+    def _watch(self, stamp: Stamp) -> bool:
+        """Note size and time of what is not whole, since writing to it does not change the folder; False if in vain."""
+        for name in self.unreadable:
+            try:
+                found = self.folder.lstat(name)
+            except OSError:
+                return False
+            stamp.watched.append((name, found.st_size, found.st_mtime_ns))
+        if len(stamp.watched) > _WATCHED:
+            stamp.watched = []
+            return False
+        return True
 
     def message(self, name: str) -> frontmatter.Message | None:
         """The message in file `name`; None when it is none, and then `unreadable` says why."""
@@ -130,67 +246,62 @@ class Log:
             return True
         return 0 <= age < SETTLED
 
-    # ---- the arrival index ----------------------------------------------------------------------
-
-    def _known(self) -> set[str] | None:
-        """The names in the index; None when there is no index."""
-        data = self._index()
-        self._seen = len(data or b"")
-        return None if data is None else set(_names_in(data))
-
-    def _index(self) -> bytes | None:
-        try:
-            with self.folder.sub(INDEX) as index:
-                return index.read(_ARRIVALS, _INDEX_LIMIT)
-        except (FileNotFoundError, AgentChatError):
-            return None
-
-    def note_arrivals(
-        self, opened: Mapping[str, frontmatter.Message] = _NONE
-    ) -> tuple[Look, dict[str, frontmatter.Message]]:
-        """Look, and put what is new into the index, late names into each reader's `.late/` first.
-
-        To be called under the channel's lock: an earlier look may miss what another reader has noted
-        since. Where the lock does nothing, or its holder is stopped, another may still note something
-        between this look and its entry. Its look may have passed ours by: what lies below its highest
-        counts as late; and ours may have missed some of its own, so we look once more.
-        """
-        while True:
-            look, found = self.look(opened)
-            opened = {**opened, **found}
-            self._keep_late([name for _, name in look.late])
-            if not look.new:
-                return look, opened
-            data = "".join(name + "\n" for _, name in look.new).encode()
-            with self.folder.sub(INDEX, create=True) as index:
-                index.append(_ARRIVALS, data)
-                if index.lstat(_ARRIVALS).st_size <= self._seen + len(data):
-                    return look, opened
-            top = max(map(names.message_number, _names_in((self._index() or b"")[self._seen :])), default=0)
-            self._keep_late([name for number, name in look.new if number < top])
-
-    def _keep_late(self, late: Collection[str]) -> None:
-        if late:
-            with self.folder.sub(CURSORS, create=True) as cursors:
-                for agent in readers(cursors):
-                    keep_late(cursors, agent, late)
-
-    # ---- numbers -------------------------------------------------------------------------------
+    # ---- numbers, and publishing under them ---------------------------------------------------------
 
     def take_number(self) -> int:
         """A number that no message has or will have. Best under the channel's lock; unique without it, too."""
         with self.folder.sub(NUMBERS, create=True) as taken:
-            number = max(self._highest(), _highest_taken(taken)) + 1
+            try:
+                self._base = self.note()
+                in_use = max(self._base.last, self._base.stamp.used)
+            except OSError:
+                self._base = None  # the index cannot be written just now; it is not needed
+                in_use = self._highest()
+            number = max(in_use, _highest_taken(taken)) + 1
             while True:
                 if number > names.LAST_NUMBER:
-                    raise AgentChatError(
-                        "CHANNEL_FULL", "the channel has used up its numbers (9 digits)", ("init", "--help")
-                    )
+                    text = "the channel has used up its numbers (9 digits)"
+                    raise AgentChatError("CHANNEL_FULL", text, ("init", "--help"))
                 if taken.create_new(f"{number:04d}"):
-                    if self._highest() < number and _highest_taken(taken) == number:
+                    is_unused = self._is_unchanged() or self._highest() < number
+                    if is_unused and _highest_taken(taken) == number:
                         return number
                     taken.remove(f"{number:04d}")
                 number = max(number, self._highest(), _highest_taken(taken)) + 1
+
+    def _is_unchanged(self) -> bool:
+        """Whether nothing came or went since the number's look."""
+        return self._base is not None and 0 < self._base.stamp.time == self.folder.stamp()[0]
+
+    def publish(self, name: str, data: bytes) -> None:
+        """Publish a message under the number that was just taken; durable when this returns.
+
+        FileExistsError when the name is taken; disk.NotDurable when only the last sync failed.
+        """
+        with self.folder.temporary(data) as temporary:
+            is_alone = self._is_unchanged()
+            temporary.link_to(self.folder, name)
+            try:
+                self._note_own(name, data, is_alone)
+            except OSError:
+                pass  # whoever looks next finds the index out of step, and lists
+            self.folder.sync_published(name)
+
+    def _note_own(self, name: str, data: bytes, is_alone: bool) -> None:
+        """Add a message of ours to the index, so that its readers need not list the folder."""
+        here, self._base = self._base, None
+        if here is None:
+            return
+        message, stamp = frontmatter.parse(name, data), here.stamp
+        if message.number <= stamp.top:
+            return  # somebody got past us without a lock: whoever lists the folder finds it late
+        line = arrivals.line(message, stamp.top)
+        changed = self.folder.stamp()[0]
+        if changed == stamp.time:
+            stamp.frozen = changed
+        stamp.time = changed if is_alone and not stamp.frozen else 0
+        stamp.top, stamp.count = message.number, stamp.count + 1
+        arrivals.append(self.folder, stamp, [line])
 
     def give_back(self, number: int) -> None:
         """Undo `take_number` when nothing was published under it."""
@@ -209,11 +320,6 @@ class Log:
                         taken.remove(name)
         except OSError:
             pass  # what was published stays so; the next one drops them
-
-
-def _names_in(index: bytes) -> list[str]:
-    """The names in a piece of the index; a torn line is none."""
-    return [name for name in index.decode("utf-8", "replace").split("\n") if names.message_number(name)]
 
 
 def _highest_taken(taken: disk.Folder) -> int:

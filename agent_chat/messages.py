@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from agent_chat import audit, clock, frontmatter, names
+from agent_chat import audit, clock, frontmatter, log, names
 from agent_chat.channel import Channel
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
+
+    from agent_chat.arrivals import Entry
 
 
 class Draft:
@@ -52,7 +54,9 @@ def post(channel: Channel, draft: Draft, by_program: bool = False) -> tuple[int,
         number, name = _publish(channel, draft.reply_to, sender, ",".join(to) or names.EVERYONE, status, title, body)
         channel.log.forget_numbers(number)
         if number % 64 == 0:
-            channel.folder.sweep_temporaries()
+            from agent_chat.storage import sweep
+
+            sweep.sweep_temporaries(channel.folder)
     return number, name, warnings
 
 
@@ -64,7 +68,7 @@ def _publish(channel: Channel, reply: int, sender: str, to: str, status: str, ti
         try:
             later = channel.signature
             data = frontmatter.compose(number, sender, to, reply, channel.name, now, status, title, body, later)
-            channel.folder.publish(name, data)
+            channel.log.publish(name, data)
         except FileExistsError:
             continue  # a file of just this name was put there by another program: the number is used
         except disk.NotDurable as error:
@@ -155,8 +159,6 @@ def is_known(channel: Channel, agent: str) -> bool:
 
 
 def _readers(channel: Channel) -> list[str]:
-    from agent_chat import log
-
     try:
         with channel.folder.sub(log.CURSORS) as cursors:
             return log.readers(cursors)
@@ -165,18 +167,16 @@ def _readers(channel: Channel) -> list[str]:
 
 
 def has_posted(channel: Channel, agent: str) -> bool:
-    part = f"-{names.slug(agent)}-"
-    for name in sorted(channel.folder.names(), reverse=True):
-        if names.message_number(name) and name[name.index("-") :].startswith(part):
-            message = channel.log.message(name)
-            if message and message.sender.lower() == agent.lower():
-                return True
-    return False
+    return any(entry.sender.lower() == agent.lower() for entry in entries(channel))
 
 
 def _seen(channel: Channel) -> list[str]:
-    slugs = {name.split("-")[1] for name in channel.folder.names() if names.message_number(name)}
-    return [*_readers(channel), *sorted(slugs)]
+    return [*_readers(channel), *sorted({entry.sender for entry in entries(channel)})]
+
+
+def entries(channel: Channel, above: int = 0, count: int = 0) -> list[Entry]:
+    """The messages numbered above `above`, or the last `count` of them, as the index knows them."""
+    return channel.log.look().above(above, count)
 
 
 def _near(name: str, others: Sequence[str]) -> str:
@@ -189,7 +189,7 @@ def _near(name: str, others: Sequence[str]) -> str:
 
 def numbered(channel: Channel, number: int) -> list[str]:
     """The names of the messages with this number."""
-    return sorted(name for name in channel.folder.names() if names.message_number(name) == number)
+    return [entry.name for entry in entries(channel, number - 1) if entry.number == number]
 
 
 def by_number(channel: Channel, number: int) -> list[frontmatter.Message]:
@@ -208,24 +208,16 @@ def _not_found(channel: Channel, number: int) -> AgentChatError:
 
 def last_number(channel: Channel) -> int:
     """The newest message's number; 0 when there is none."""
-    return channel.log.look()[0].last
+    return channel.log.look().last
 
 
 def newest(channel: Channel, count: int) -> list[frontmatter.Message]:
     """The last `count` messages, oldest first."""
-    found: list[frontmatter.Message] = []
-    numbered_names = ((names.message_number(name), name) for name in channel.folder.names())
-    for _, name in sorted((pair for pair in numbered_names if pair[0]), reverse=True):
-        if len(found) >= count:
-            break
-        message = channel.log.message(name)
-        if message:
-            found.append(message)
-    return found[::-1]
+    found = (channel.log.message(entry.name) for entry in entries(channel, 0, count))
+    return [message for message in found if message]
 
 
-def everything(channel: Channel) -> list[frontmatter.Message]:
-    """The whole thread, by number."""
-    look, opened = channel.log.look()
-    found = (opened.get(name) or channel.log.message(name) for _, name in look.messages)
+def everything(channel: Channel, wanted: Callable[[Entry], bool] | None = None) -> list[frontmatter.Message]:
+    """The whole thread, by number; of it what `wanted` says yes to."""
+    found = (channel.log.message(entry.name) for entry in entries(channel) if wanted is None or wanted(entry))
     return [message for message in found if message]

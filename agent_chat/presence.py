@@ -24,16 +24,18 @@ if TYPE_CHECKING:
     from agent_chat.channel import Channel
 
 FOLDER = ".waiters"
+_TICK = 2_000_000_000  # ns; FAT counts in these
 _PATIENCE = 1.0 if disk.WINDOWS else 0.2  # seconds behind a probe of a file that was just made
 
 
 class Announced:
     """Files that say that an agent waits, until `end`."""
 
-    __slots__ = ("_held",)
+    __slots__ = ("_held", "times_move")
 
     def __init__(self) -> None:
         self._held: list[tuple[disk.Folder, str, oslock.Lock]] = []
+        self.times_move = True  # whether making these files moved the times of their folders
 
     def add(self, channel: Channel, agent: str) -> None:
         folder = channel.folder.sub(FOLDER, create=True)
@@ -47,6 +49,7 @@ class Announced:
             folder.close()
             raise
         self._held.append((folder, name, lock))
+        self.times_move &= abs(folder.stamp()[0] - lock.time) <= _TICK
 
     def end(self) -> None:
         """The waiting is over: take the files away."""
@@ -63,7 +66,7 @@ def announce(opened: Sequence[Channel], agent: str) -> Announced:
         try:
             announced.add(channel, agent)
         except (OSError, AgentChatError, oslock.Busy, oslock.NoLocks):
-            continue
+            announced.times_move = False  # it is not known
     return announced
 
 

@@ -207,7 +207,7 @@ def recover(channel: Channel, found: Pending, actor: str, resolve: str = "") -> 
         journal.write(folder, family.name, entry)
     while not journal.holds(folder, *entry.recovery):
         try:
-            folder.publish(*entry.recovery)
+            channel.log.publish(*entry.recovery)
         except FileExistsError:
             entry.recovery = _renumbered(channel, entry.recovery)
             journal.write(folder, family.name, entry)
@@ -245,7 +245,7 @@ def _publish(channel: Channel, family: Family, entry: journal.Journal) -> None:
     if channel.folder.exists(entry.message[0]) or _is_used(channel, entry.message[0]):
         entry.message = _renumbered(channel, entry.message)
         journal.write(channel.folder, family.name, entry)
-    channel.folder.publish(*entry.message)
+    channel.log.publish(*entry.message)
 
 
 def _is_used(channel: Channel, name: str) -> bool:

@@ -23,12 +23,15 @@ RANKS = {
     "agent_chat.storage.oslock": 1,
     "agent_chat.storage.records": 1,
     "agent_chat.storage.journal": 1,
+    "agent_chat.storage.sweep": 1,
     "agent_chat.storage.watch": 1,
     "agent_chat.names": 2,
     "agent_chat.clock": 2,
     "agent_chat.frontmatter": 2,
     "agent_chat.workspace": 2,
     "agent_chat.patterns": 2,
+    "agent_chat.arrivals": 3,
+    "agent_chat.audit": 3,  # whom an audit message concerns
     "agent_chat.log": 3,
     "agent_chat.hosts": 3,  # which session of a host is which agent
     "agent_chat.policy": 3,
@@ -40,7 +43,6 @@ RANKS = {
     "agent_chat.messages": 5,
     "agent_chat.cursors": 5,
     "agent_chat.markers": 5,
-    "agent_chat.audit": 5,  # whom an audit message concerns
     "agent_chat.tasks": 5,
     "agent_chat.task_audit": 5,
     "agent_chat.claims": 5,
@@ -63,7 +65,10 @@ CLI_RANK = 8
 
 # The imports within one rank that are allowed: importer -> imported.
 SIDEWAYS = {
+    "agent_chat.log": {"agent_chat.arrivals"},
+    "agent_chat.arrivals": {"agent_chat.audit"},
     "agent_chat.storage.oslock": {"agent_chat.storage.disk"},
+    "agent_chat.storage.sweep": {"agent_chat.storage.disk"},
     "agent_chat.storage.watch": {"agent_chat.storage.disk"},
     "agent_chat.storage.journal": {"agent_chat.storage.disk", "agent_chat.storage.records"},
     "agent_chat.frontmatter": {"agent_chat.names"},

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from agent_chat import channel as channels
-from agent_chat import cursors, log, messages, names
+from agent_chat import cursors, log, messages
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import AgentChatError
@@ -35,7 +35,7 @@ def _init(call: Call) -> int:
 
 
 def _summary(channel: channels.Channel) -> dict[str, object]:
-    count = sum(1 for name in channel.folder.names() if names.message_number(name))
+    count = channel.log.look().stamp.count
     newest = messages.newest(channel, 1)
     last = (
         {"seq": newest[0].number, "from": newest[0].sender, "title": newest[0].title, "ts": newest[0].ts}

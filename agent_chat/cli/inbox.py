@@ -46,8 +46,8 @@ class _Mail:
 
     def __init__(self, channel: str, unread: Unread) -> None:
         self.channel = channel
-        self.count = len(unread.messages)
-        senders = dict.fromkeys(message.sender for message in unread.messages)
+        self.count = len(unread.entries)
+        senders = dict.fromkeys(entry.sender for entry in unread.entries)
         self.senders = [sender for sender in senders if names.is_name(sender)]  # a model reads this: no other text
 
     def shown(self) -> str:
@@ -114,7 +114,7 @@ class _Inbox:
 
         def look(channel: Channel) -> None:
             unread = self.unread(channel)
-            if unread.messages:
+            if unread.entries:
                 mail.append(_Mail(channel.name, unread))
 
         unseen = self.each(look)
@@ -252,6 +252,7 @@ def _texts(inbox: _Inbox) -> str:
     def look(channel: Channel) -> None:
         nonlocal room
         unread = inbox.unread(channel)
+        unread.load(channel, max_bytes=max(1, room))
         if not unread.messages:
             return
         command = inbox.command("ack", channel.name, "--as", inbox.agent, "--upto")
@@ -264,7 +265,7 @@ def _texts(inbox: _Inbox) -> str:
             shown = inbox.command("show", channel.name, str(unread.messages[0].number))
             page.text += f"cut: all of it: {shown}\n"
         text = f"{page.text}when you have acted on these: {command} {unread.after(count)}\n"
-        if count < len(unread.messages):
+        if unread.left(count):
             rest.append(channel.name)
         parts.append(text)
         room -= len(text)

@@ -49,11 +49,12 @@ class Reader:
     def page(self, channel: Channel, unread: cursors.Unread, is_moving: bool) -> tuple[str, int]:
         """The answer, and how many messages it shows."""
         bounds = self.limit, self.max_bytes
+        unread.load(channel, *bounds)
         page = output.page(channel.name, unread.messages, self.shape, *bounds, cut=not self.call.given("max_bytes"))
         count = unread.whole_numbers(page.count)
         if count > page.count:
             page = output.page(channel.name, unread.messages[:count], self.shape)
-        left = len(unread.messages) - count
+        left = unread.left(count)
         cursor = unread.after(count) if is_moving else unread.cursor
         if self.shape == "json":
             return self._object(channel, unread, count, cursor), count
@@ -76,7 +77,7 @@ class Reader:
     def _object(self, channel: Channel, unread: cursors.Unread, count: int, cursor: int) -> str:
         shown = [output.message_object(channel.name, message) for message in unread.messages[:count]]
         result = {"channel": channel.name, "agent": self.agent, "messages": shown, "cursor": cursor}
-        return output.as_json({**result, "latest_seq": unread.latest, "has_more": count < len(unread.messages)})
+        return output.as_json({**result, "latest_seq": unread.latest, "has_more": unread.left(count) > 0})
 
     def deliver(
         self,
@@ -89,9 +90,9 @@ class Reader:
         with cursors.reading(channel, self.agent, patience):
             cursors.begin(channel, self.agent)
             unread = self.look(channel, persist=True)
-            if only_news and not unread.messages:
-                return False
             text, count = self.page(channel, unread, is_moving=True)
+            if only_news and not count:
+                return False
             with cursors.prepare(channel, self.agent, unread, count) as move:
                 if ended():
                     return False
@@ -132,7 +133,7 @@ def _read(call: Call) -> int:
 
 def _read_all(reader: Reader, channel: Channel) -> int:
     unread = reader.look(channel)
-    unread.messages = messages.everything(channel)
+    unread.entries = messages.entries(channel)
     if not reader.call.given("max_bytes"):
         reader.max_bytes = 0
     unread.unreadable = list(channel.log.unreadable.values())
@@ -188,6 +189,7 @@ class Vigil:
             self._watch.arm()
             self.busy = None
             for channel in self.opened:
+                channel.log.must_list = self._watch.is_full_look
                 try:
                     if serve(channel):
                         return True
@@ -197,6 +199,7 @@ class Vigil:
                     self.busy = error  # another reading of this agent may yet fail and leave it all to us
             if self._present is None and time.monotonic() < deadline:
                 self._present = _announce(self.opened, self._agent)
+                self._watch.trusts_times = self._present.times_move
             is_young = any(bad.is_young for channel in self.opened for bad in channel.log.unreadable.values())
             if not self._watch.sleep(deadline, is_young or self.busy is not None, self._ended):
                 return False
@@ -235,13 +238,13 @@ def _announce(opened: list[Channel], agent: str) -> Announced:
 def _serve(reader: Reader, channel: Channel, ended: Callable[[], bool], patience: float) -> bool:
     """Deliver, or with --peek announce, what is new in the channel; whether there was something. CURSOR_BUSY."""
     unread = look_again(reader, channel)
-    if not unread.messages:
+    if not unread.entries:
         return False
     if not reader.call.flag("peek"):
         return reader.deliver(channel, True, ended, patience)
-    senders = list(dict.fromkeys(message.sender for message in unread.messages))
+    senders = list(dict.fromkeys(entry.sender for entry in unread.entries))
     count, following = (
-        len(unread.messages),
+        len(unread.entries),
         output.command_line(("read", channel.name, "--as", reader.agent), reader.call.text("root")),
     )
     result: dict[str, object] = {"channel": channel.name, "agent": reader.agent, "count": count, "from": senders}

@@ -58,7 +58,7 @@ def _deadline(call: Call) -> float:
 def _deliver(reader: reading.Reader, channel: Channel, ended: Callable[[], bool]) -> bool:
     if not reader.call.words("channels") and (channel.folder.is_gone() or not channel.is_open()):
         return False  # a person took it away or turned it off; the others are watched on
-    if reading.look_again(reader, channel).messages:
+    if reading.look_again(reader, channel).entries:
         reader.deliver(channel, only_news=True, ended=ended, patience=1.0)
     return False
 
@@ -140,14 +140,14 @@ class _Bell:
 
     def hears(self, channel: Channel) -> bool:
         try:
-            unread = reading.look_again(self.reader, channel).messages
+            unread = reading.look_again(self.reader, channel).entries
         except (AgentChatError, OSError):
             if self._is_fixed:
                 raise
             return False  # damaged or gone: commands name what is wrong
         told = self._heard.get(channel.name, set())
-        new = [message.sender for message in unread if message.name not in told]
-        self._heard[channel.name] = {message.name for message in unread}
+        new = [entry.sender for entry in unread if entry.name not in told]
+        self._heard[channel.name] = {entry.name for entry in unread}
         if new:
             self._new.setdefault(channel.name, []).extend(new)
             self.count += len(new)

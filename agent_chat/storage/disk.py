@@ -35,7 +35,6 @@ TMP = ".tmp"
 WINDOWS = sys.platform == "win32"
 HAS_FOLDER_DESCRIPTORS = not WINDOWS and os.open in os.supports_dir_fd
 SHARING_PATIENCE = 2.0  # seconds
-STALE_TEMPORARY = 3600.0  # seconds
 
 durable = True  # False ($AGENT_CHAT_FSYNC=0) leaves syncing to the system
 
@@ -138,17 +137,18 @@ class Folder:
         """Whether the path no longer names this folder."""
         try:
             found = os.lstat(self.path)
+            return self.fd is not None and not os.path.samestat(found, os.fstat(self.fd))
         except OSError:
             return True
-        return self.fd is not None and not os.path.samestat(found, os.fstat(self.fd))
 
-    def read(self, name: str, limit: int = MESSAGE_LIMIT) -> bytes:
-        """The bytes of a regular file.
+    def read(self, name: str, limit: int = MESSAGE_LIMIT, start: int = 0) -> bytes:
+        """The bytes of a regular file, from byte `start` on.
 
         FileNotFoundError; STORAGE_LINK_REFUSED, STORAGE_NOT_A_FILE, STORAGE_TOO_LARGE above `limit` bytes.
         """
         fd, size = self._open_sized(name, os.O_RDONLY)
         try:
+            size -= os.lseek(fd, start, os.SEEK_SET) if start else 0
             if size > limit:
                 raise AgentChatError(
                     "STORAGE_TOO_LARGE", f"{self._name(name)} has {size} bytes, at most {limit} are read"
@@ -195,21 +195,28 @@ class Folder:
 
         FileExistsError when the name is taken; NotDurable when only the last sync failed. `mode`: less the umask.
         """
-        with self._temporary(data, mode) as temporary:
+        with self.temporary(data, mode=mode) as temporary:
             temporary.link_to(self, name)
-            try:
-                self.sync()
-            except OSError as error:
-                raise NotDurable(error.errno, error.strerror, self._name(name)) from None
+            self.sync_published(name)
 
-    def replace(self, name: str, data: bytes, sync: bool = True) -> None:
-        """Put these bytes in place of the file `name`, atomically. A link is refused, not followed."""
-        with self.prepare(name, data) as temporary:
+    def sync_published(self, name: str) -> None:
+        """Make a published name durable. NotDurable when that fails."""
+        try:
+            self.sync()
+        except OSError as error:
+            raise NotDurable(error.errno, error.strerror, self._name(name)) from None
+
+    def replace(self, name: str, data: bytes, sync: bool = True, derived: bool = False) -> None:
+        """Put these bytes in place of the file `name`, atomically. A link is refused, not followed.
+
+        `derived`: it can be made anew, and nothing is synced.
+        """
+        with self.prepare(name, data, not derived) as temporary:
             temporary.rename_to(self, name)
-        if sync:
+        if sync and not derived:
             self.sync()
 
-    def prepare(self, name: str, data: bytes) -> Temporary:
+    def prepare(self, name: str, data: bytes, sync: bool = True) -> Temporary:
         """All of `replace` that can fail for want of space or permission; then `rename_to(self, name)`."""
         try:
             mode = self.lstat(name).st_mode
@@ -217,16 +224,18 @@ class Folder:
             mode = stat.S_IFREG
         if not stat.S_ISREG(mode):
             raise _unsuitable(self._name(name), mode)
-        return self._temporary(data)
+        return self.temporary(data, sync)
 
-    def _temporary(self, data: bytes, mode: int = 0o666) -> Temporary:
+    def temporary(self, data: bytes, sync: bool = True, mode: int = 0o666) -> Temporary:
+        """A whole file in `.tmp/`: all of `publish` and `replace` that can fail for want of space."""
         folder = self.home.sub(TMP, create=True)
         temporary = Temporary(folder, f"{os.getpid()}-{os.urandom(6).hex()}")
         try:
             fd = folder._open(temporary.name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
             try:
                 write_all(fd, data)
-                sync_file(fd)
+                if sync:
+                    sync_file(fd)
             finally:
                 os.close(fd)
         except BaseException:
@@ -294,19 +303,6 @@ class Folder:
         """A descriptor of a lock file, made if `write`; its bytes are only the holder's note."""
         return self._open(name, os.O_RDWR | os.O_CREAT if write else os.O_RDONLY)
 
-    def sweep_temporaries(self) -> None:
-        """Remove what crashed processes left in `.tmp/` over an hour ago, as far as that is possible."""
-        try:
-            with self.sub(TMP) as folder:
-                for name in folder.names():
-                    try:
-                        if time.time() - folder.lstat(name).st_mtime > STALE_TEMPORARY:
-                            folder.remove(name)
-                    except OSError:
-                        continue  # its owner, or another sweeper, was quicker
-        except OSError:
-            pass  # another time; nothing reads .tmp/
-
 
 class Temporary:
     """A whole, synced file in `.tmp/`, on its way to its name. Leaving the `with` block discards it."""
@@ -331,15 +327,18 @@ class Temporary:
                 raise
             if folder.exists(name):
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), folder._name(name)) from None
-            _patient(os.rename, old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
+            _patient(os.rename, old, new, src_dir_fd=old_at, dst_dir_fd=new_at)  # on Windows it excludes, too
+            self.name = ""
 
     def rename_to(self, folder: Folder, name: str) -> None:
         (old, old_at), (new, new_at) = self.folder._at(self.name), folder._at(name)
         _patient(os.replace, old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
+        self.name = ""
 
     def discard(self) -> None:
         try:
-            self.folder.remove(self.name)
+            if self.name:
+                self.folder.remove(self.name)
         except OSError:
             pass  # swept later; nothing reads .tmp/
         self.folder.close()

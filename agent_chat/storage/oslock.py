@@ -41,10 +41,11 @@ class NoLocks(Exception):
 class Lock:
     """A held lock. Leaving the `with` block releases it."""
 
-    __slots__ = ("fd",)
+    __slots__ = ("fd", "time")
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
+        self.time = os.fstat(fd).st_mtime_ns  # of the note just written: the file system's own now, in ns
 
     def __enter__(self) -> Lock:
         return self

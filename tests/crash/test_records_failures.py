@@ -75,7 +75,8 @@ def test_one_failing_call_undoes_the_change_or_lets_it_stand(
         if outcome.fired.startswith("link "):
             assert outcome.code == AUDIT.get(expected.event, "LEASE_AUDIT_FAILED"), outcome
         elif outcome.fired.startswith(("rename", "replace", "write")) and "stdout" not in outcome.fired:
-            assert outcome.code in UNDONE, outcome
+            # the arrival index may fail: then it stands, which was looked at above
+            assert outcome.code in UNDONE or outcome.status == 0, outcome
 
 
 @pytest.mark.slow

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import Root, make_root
 
-from agent_chat import audit, frontmatter
+from agent_chat import arrivals, audit, frontmatter
 
 
 def message(
@@ -19,6 +19,10 @@ def message(
     return frontmatter.parse(
         "0001-a-x.md", frontmatter.compose(1, sender, to, 0, "c", "", status, "t", text + "\n", later)
     )
+
+
+def is_news(message: frontmatter.Message, agent: str, every_audit: bool = False) -> bool:
+    return arrivals.of_message(message).is_news(agent, every_audit)
 
 
 def concerned(event: str, body: dict[str, object], concerns: str | None = None) -> set[str] | None:
@@ -83,20 +87,20 @@ def test_case_makes_no_difference() -> None:
 )
 def test_prose_with_such_a_status_is_an_ordinary_message(status: str, body: object) -> None:
     found = message(status, body)
-    assert audit.concerned(found) is None and audit.is_news(found, "bob")
+    assert audit.concerned(found) is None and is_news(found, "bob")
 
 
 def test_one_that_is_addressed_is_an_ordinary_message() -> None:
     found = message("task.created", {"event": "task.created", "owner": "carol"}, to="bob")
-    assert audit.concerned(found) is None and audit.is_news(found, "bob") and not audit.is_news(found, "carol")
+    assert audit.concerned(found) is None and is_news(found, "bob") and not is_news(found, "carol")
 
 
 def test_it_is_news_only_for_whom_it_concerns_and_never_for_who_acted() -> None:
     about_bob = message("task.updated", {"event": "task.updated", "owner": "Bob", "status": "blocked"}, sender="Alice")
-    assert [audit.is_news(about_bob, name) for name in ("bob", "BOB", "carol", "alice")] == [True, True, False, False]
-    assert [audit.is_news(about_bob, name, True) for name in ("carol", "alice")] == [True, False]
+    assert [is_news(about_bob, name) for name in ("bob", "BOB", "carol", "alice")] == [True, True, False, False]
+    assert [is_news(about_bob, name, True) for name in ("carol", "alice")] == [True, False]
     for_all = message("task.created", {"event": "task.created", "status": "open", "owner": None})
-    assert audit.is_news(for_all, "zed") and not audit.is_news(for_all, "alice")
+    assert is_news(for_all, "zed") and not is_news(for_all, "alice")
 
 
 # ---- what that means to a reader -----------------------------------------------------------------

@@ -33,7 +33,7 @@ def test_a_channel_is_a_folder_with_its_meta(root: Root) -> None:
     assert list(meta) == ["channel", "members", "topic", "created"]
     assert (meta["channel"], meta["members"], meta["topic"]) == ("review", ["alice", "Bob"], "the topic")
     assert meta["created"].endswith("+00:00") and text == json.dumps(meta, indent=2) + "\n"
-    assert sorted(os.listdir(root.folder("review"))) == [".gitignore", ".lock", ".tmp", "_meta.json"]
+    assert sorted(os.listdir(root.folder("review"))) == [".gitignore", ".index", ".lock", ".tmp", "_meta.json"]
 
 
 def test_git_keeps_the_messages_and_the_cursors_only(root: Root) -> None:

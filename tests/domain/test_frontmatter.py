@@ -109,7 +109,7 @@ def test_the_other_programs_spellings_are_read() -> None:
     for data in (plain, b"\xef\xbb\xbf" + plain, plain.replace(b"\n", b"\r\n")):
         message = parse(NAME, data)
         assert (message.sender, message.to, message.title, message.body) == ("alice", "bob", "t", "one\ntwo\n")
-        assert message.is_for("bob") and not message.is_for("carol")
+        assert message.recipients == {"bob"}
         assert (message.status, message.topic, message.reply_to, message.ts) == ("discussion", "general", 0, "")
         assert message.text == plain.decode()
 
@@ -193,11 +193,3 @@ def test_a_body_that_looks_like_a_header_is_a_body() -> None:
 )
 def test_recipients(to: str, names: set[str]) -> None:
     assert frontmatter.recipients(to) == names
-
-
-def test_a_message_is_for_whom_it_names_but_never_for_its_sender() -> None:
-    to_bob, to_all = reparsed(to="Bob", sender="Alice"), reparsed(to="all", sender="Alice")
-    assert [to_bob.is_for(name) for name in ("bob", "BOB", "carol", "alice")] == [True, True, False, False]
-    assert [to_all.is_for(name) for name in ("bob", "carol", "ALICE")] == [True, True, False]
-    assert not reparsed(to="alice", sender="Alice").is_for("alice")
-    assert to_all.is_for_everyone() and not to_bob.is_for_everyone()

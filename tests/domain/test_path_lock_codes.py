@@ -355,7 +355,7 @@ EVERY_CHANGE = pytest.mark.parametrize("command", [LOCK, UNLOCK, RENEW, RECOVER]
 @EVERY_CHANGE
 def test_a_full_disk_is_a_storage_error(root: Root, command: list[str]) -> None:
     before = everything(root)
-    found = faulty(root, command, failing(errno.ENOSPC), ["write"], at=2)
+    found = faulty(root, command, failing(errno.ENOSPC), ["write"], at=2, forever=True)
     assert_one_line(found, "PATH_LOCK_STORAGE_ERROR")
     following(found)
     assert everything(root) == before
@@ -433,7 +433,7 @@ def test_a_record_that_another_program_changes_meanwhile_is_left_to_it(root: Roo
 
         return act
 
-    found = faulty(root, UNLOCK, editor, ["replace"])
+    found = faulty(root, UNLOCK, editor, ["replace"], forever=True)
     assert_one_line(found, "PATH_LOCK_CHANGED")
     assert following(found) == ["locks", "c"] and path.read_bytes() == edited
     assert root.ok("locks", "c").out.count("owner=eve") == 1

@@ -32,7 +32,7 @@ from board import (
 )
 from support import Root, make_root, open_channel
 
-from agent_chat import change, leases, recovery
+from agent_chat import change, leases, log, recovery
 from agent_chat.storage import disk, journal, oslock
 
 RECOVER = ["task", "recover-pending", "c", "--as", "carol"]
@@ -531,16 +531,16 @@ def test_an_exception_in_the_block_writes_nothing(root: Root) -> None:
 def test_an_interrupt_during_the_steps_undoes_them_or_lets_them_stand(
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish = disk.Folder.publish
+    publish = log.Log.publish
     before = everything(root)
 
-    def stopped(folder: disk.Folder, name: str, data: bytes) -> None:
+    def stopped(messages: log.Log, name: str, data: bytes) -> None:
         if is_published:
-            publish(folder, name, data)
+            publish(messages, name, data)
         raise KeyboardInterrupt
 
     for is_published in (False, True):
-        monkeypatch.setattr(disk.Folder, "publish", stopped)
+        monkeypatch.setattr(log.Log, "publish", stopped)
         assert root.run("task", "claim", "c", "T-1", "--as", "bob").status == 130
         monkeypatch.undo()
         assert journals(root) == []
@@ -554,14 +554,14 @@ def test_an_interrupt_during_the_steps_undoes_them_or_lets_them_stand(
 def test_a_message_that_is_there_in_spite_of_an_error_is_made_durable(
     root: Root, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    publish, sync, synced = disk.Folder.publish, disk.Folder.sync, []
+    publish, sync, synced = log.Log.publish, disk.Folder.sync, []
 
-    def lying(folder: disk.Folder, name: str, data: bytes) -> None:
-        publish(folder, name, data)
+    def lying(messages: log.Log, name: str, data: bytes) -> None:
+        publish(messages, name, data)
         synced.clear()
         raise OSError(5, "Input/output error")
 
-    monkeypatch.setattr(disk.Folder, "publish", lying)
+    monkeypatch.setattr(log.Log, "publish", lying)
     monkeypatch.setattr(disk.Folder, "sync", lambda folder: [synced.append(folder.path), sync(folder)])
     do(root, "claim", "T-1", "bob")
     assert str(root.folder()) in synced and journals(root) == []

@@ -428,7 +428,7 @@ def failing(number: int) -> Callable[[Any], Any]:
 @pytest.mark.parametrize("words", [create(), CLAIM, task("update", "--title", "x")], ids=lambda words: words[1])
 def test_a_full_disk_is_an_input_output_error(root: Root, words: list[str]) -> None:
     before = everything(root)
-    assert_one_line(faulty(root, words, failing(errno.ENOSPC), ["write"], at=2), "TASK_IO_ERROR")
+    assert_one_line(faulty(root, words, failing(errno.ENOSPC), ["write"], at=2, forever=True), "TASK_IO_ERROR")
     assert everything(root) == before
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import disk
+from agent_chat.storage import disk, sweep
 
 needs_links = pytest.mark.skipif(not hasattr(os, "symlink") or os.name == "nt", reason="needs symbolic links")
 needs_pipes = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
@@ -437,12 +437,12 @@ def test_a_removed_or_replaced_folder_is_gone(folder: disk.Folder, path: Path) -
 
 def test_the_sweep_takes_old_temporaries_only(folder: disk.Folder, path: Path) -> None:
     (path / disk.TMP).mkdir()
-    for name, age in (("old", disk.STALE_TEMPORARY + 60), ("young", 60), ("future", -60)):
+    for name, age in (("old", sweep.STALE + 60), ("young", 60), ("future", -60)):
         (path / disk.TMP / name).write_bytes(b"")
         os.utime(path / disk.TMP / name, (time.time() - age,) * 2)
     (path / disk.TMP / "folder").mkdir()
     os.utime(path / disk.TMP / "folder", (0, 0))
-    folder.sweep_temporaries()
+    sweep.sweep_temporaries(folder)
     assert sorted(os.listdir(path / disk.TMP)) == ["folder", "future", "young"]
 
 

@@ -121,13 +121,33 @@ def test_a_frozen_stamp_is_looked_at_every_two_seconds_all_the_same(fake: Time, 
     assert watch.FULL_LOOK - 0.001 <= fake.passed - began <= watch.FULL_LOOK + 0.01
 
 
-def test_a_dear_look_is_repeated_less_often(fake: Time) -> None:
-    stamp = Stamp()
-    watcher = settled(fake, stamp)
+@pytest.mark.parametrize("trusts_times, least, most", [(False, 4, 6), (True, 190, 210)])
+def test_a_dear_look_is_repeated_less_often(fake: Time, trusts_times: bool, least: float, most: float) -> None:
+    watcher = settled(fake, Stamp())
+    watcher.sleep(fake.now + 100, False, never)  # the full look that is owed at first
+    watcher.trusts_times = trusts_times
+    watcher.arm()
     fake.now += 0.1  # the look took so long
     began = fake.passed
     watcher.sleep(fake.now + 1000, False, never)
-    assert 40 < fake.passed - began < 60
+    assert least < fake.passed - began < most
+
+
+def test_a_full_look_follows_each_change_and_then_one_a_minute_where_times_move(fake: Time) -> None:
+    stamp = Stamp()
+    watcher = settled(fake, stamp)
+    watcher.trusts_times = True
+    for _ in range(2):
+        for seconds, is_full in ((watch.FULL_LOOK, True), (watch.SELDOM_LOOK, True), (watch.SELDOM_LOOK, True)):
+            began = fake.passed
+            assert watcher.sleep(fake.now + 1000, False, never) is True
+            assert fake.passed - began == pytest.approx(seconds, abs=0.01) and watcher.is_full_look is is_full
+            watcher.arm()
+        stamp.change()
+        assert watcher.sleep(fake.now + 1000, False, never) is True and not watcher.is_full_look
+        watcher.arm()
+        assert watcher.sleep(fake.now + 1000, False, never) is True and not watcher.is_full_look, "after a tick"
+        watcher.arm()
 
 
 def test_a_restless_folder_is_looked_at_five_times_a_second(fake: Time) -> None:

@@ -1,0 +1,253 @@
+"""The arrival index `.index/`: the headers of the messages, in the order in which they were first seen whole.
+
+Derived: it can be deleted at any time, and whoever finds it missing, torn or out of step makes it anew.
+`arrivals` is appended to, one line a message; `stamp` is replaced and says how much of it counts and how the
+folder looked then. Both are written under the channel's lock. Where two writers got past each other without
+one, the size that a stamp names is not the size of `arrivals`, and then neither is believed.
+
+A line holds, between tabs: name, number, highest number before this line, sender, to, topic, status,
+request id, ts, size in bytes, whom it concerns (audit.py). So it is read backwards from its end, and reading
+stops where everything earlier has lower numbers.
+"""
+
+from __future__ import annotations
+
+from agent_chat import audit, frontmatter, names
+from agent_chat.errors import AgentChatError
+from agent_chat.storage import disk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+INDEX = ".index"
+_ARRIVALS, _STAMP = "arrivals", "stamp"
+_VERSION = "1"
+_LIMIT = 512 * 1024 * 1024  # bytes
+_STAMP_LIMIT = 64 * 1024  # bytes
+_BLOCK = 16 * 1024  # bytes read at once from the end
+_FIELDS = 11
+
+
+class Entry:
+    """What the index knows of a message."""
+
+    __slots__ = ("about", "name", "number", "recipients", "request_id", "sender", "size", "status", "to", "topic", "ts")
+
+    def __init__(self, fields: Sequence[str]) -> None:
+        self.name, number, _, self.sender, self.to, self.topic, self.status, self.request_id, self.ts, size, about = (
+            fields
+        )
+        self.number = int(number)
+        self.size = int(size)
+        self.about = about
+        self.recipients = frontmatter.recipients(self.to)
+
+    def is_news(self, agent: str, every_audit: bool = False) -> bool:
+        """Whether it is addressed to `agent` or everyone, not its own, and of concern if an audit message."""
+        low = agent.lower()
+        if self.sender.lower() == low or (self.recipients and low not in self.recipients):
+            return False
+        return every_audit or not self.about or not {names.EVERYONE, low}.isdisjoint(self.about.split(","))
+
+
+class Stamp:
+    """How the channel's folder looked when the index was last in step with it.
+
+    `size` bytes of `arrivals` count; they hold `count` messages, the highest numbered `top`. `used` is the
+    highest number that something else uses. `time` is the folder's time (ns), 0 when it must not be believed;
+    `listed` when the folder was last listed (s), `listed_time` its time then. `frozen` is a time that was seen
+    not to move although something came; 0 for none. `watched` are the numbered files that are no whole
+    messages: (name, size, time).
+    """
+
+    __slots__ = ("count", "frozen", "listed", "listed_time", "size", "time", "top", "used", "watched")
+
+    def __init__(self) -> None:
+        self.size = self.count = self.top = self.used = self.time = self.listed = self.listed_time = self.frozen = 0
+        self.watched: list[tuple[str, int, int]] = []
+
+    def encode(self) -> bytes:
+        numbers = (self.size, self.count, self.top, self.used, self.time, self.listed, self.listed_time, self.frozen)
+        watched = [part for one in self.watched for part in map(str, one)]
+        return ("\t".join([_VERSION, *map(str, numbers), *map(_escaped, watched), "end"]) + "\n").encode("utf-8")
+
+
+def read_stamp(folder: disk.Folder) -> Stamp | None:
+    """The stamp; None when there is none that can be understood."""
+    try:
+        with folder.sub(INDEX) as index:
+            parts = index.read(_STAMP, _STAMP_LIMIT).decode("utf-8").rstrip("\n").split("\t")
+        if parts[0] != _VERSION or parts[-1] != "end" or len(parts) < 10 or (len(parts) - 10) % 3:
+            return None
+        stamp = Stamp()
+        stamp.size, stamp.count, stamp.top, stamp.used = (int(part) for part in parts[1:5])
+        stamp.time, stamp.listed, stamp.listed_time, stamp.frozen = (int(part) for part in parts[5:9])
+        rest = parts[9:-1]
+        stamp.watched = [(_unescaped(rest[i]), int(rest[i + 1]), int(rest[i + 2])) for i in range(0, len(rest), 3)]
+    except (FileNotFoundError, AgentChatError, ValueError):
+        return None  # any other error of the system is no word on the index: without it late ones go unnoticed
+    return stamp
+
+
+def line(message: frontmatter.Message, top: int) -> bytes:
+    """The index line of a message that is seen whole after messages numbered up to `top`; without its end."""
+    values = (message.name, str(message.number), str(top), message.sender, message.to, message.topic, message.status)
+    size = len(message.text.encode("utf-8"))
+    later = (message.header.get("request_id", ""), message.ts, str(size), audit.about(message))
+    return "\t".join(map(_escaped, (*values, *later))).encode("utf-8")
+
+
+def entry(text: bytes) -> Entry:
+    """The entry of a sound line."""
+    return Entry([_unescaped(field) for field in text.decode("utf-8").split("\t")])
+
+
+def of_message(message: frontmatter.Message) -> Entry:
+    """The entry of a message."""
+    return entry(line(message, 0))
+
+
+def name_of(text: bytes) -> str:
+    """The name in a line."""
+    return text.partition(b"\t")[0].decode("ascii", "replace")
+
+
+def _escaped(text: str) -> str:
+    if "\\" not in text and "\t" not in text and "\n" not in text:
+        return text
+    return text.replace("\\", "\\\\").replace("\t", "\\t").replace("\n", "\\n")
+
+
+def _unescaped(text: str) -> str:
+    if "\\" not in text:
+        return text
+    return "\\".join(part.replace("\\t", "\t").replace("\\n", "\n") for part in text.split("\\\\"))
+
+
+def entries_above(folder: disk.Folder, stamp: Stamp, above: int, count: int = 0) -> list[Entry]:
+    """The messages numbered above `above`, or the `count` highest numbered ones; by number.
+
+    ValueError when the index is out of step with its stamp.
+    """
+    if stamp.top <= above:
+        return []
+    with folder.sub(INDEX) as index:
+        if index.lstat(_ARRIVALS).st_size != stamp.size:
+            raise ValueError("the index has another size than its stamp says")
+        length = _BLOCK
+        while True:
+            start = max(0, stamp.size - length)
+            text = index.read(_ARRIVALS, _LIMIT, start).decode("utf-8", "replace")
+            found = _found(text.split("\n")[(1 if start else 0) : -1], above, count)
+            if found is not None or not start:
+                return found or []
+            length *= 4
+
+
+def _found(text: list[str], above: int, count: int) -> list[Entry] | None:
+    """As `entries_above`, of the last lines of the index; None when earlier ones may hold some, too."""
+    found: list[Entry] = []
+    before = 0
+    for one in reversed(text):
+        fields = one.split("\t")
+        if len(fields) != _FIELDS:
+            raise ValueError("a line of the index is torn")
+        if int(fields[1]) > above:
+            found.append(Entry([_unescaped(field) for field in fields]))
+        before = int(fields[2])
+        if before <= above:
+            break
+        if count and len(found) >= count:
+            found = sorted(found, key=order)[-count:]
+            if before < found[0].number:
+                break
+    else:
+        if before:
+            return None
+    return sorted(found, key=order)
+
+
+def order(entry: Entry) -> tuple[int, str]:
+    """The order in which messages are shown."""
+    return entry.number, entry.name
+
+
+def lines(folder: disk.Folder, stamp: Stamp | None) -> tuple[list[bytes], bool]:
+    """Every line, in order of arrival, and whether the index is in step with its stamp.
+
+    If not, what is torn or damaged is left out. Nothing, and True, without an index.
+    """
+    try:
+        with folder.sub(INDEX) as index:
+            data = index.read(_ARRIVALS, _LIMIT)
+    except (FileNotFoundError, AgentChatError):
+        return [], stamp is None or stamp.size == 0
+    found = data.split(b"\n")
+    found.pop()  # what follows the last line feed: nothing, or a torn line
+    if stamp is not None and stamp.size == len(data):
+        return found, True
+    return [text for text in found if _is_sound(text)], False
+
+
+def _is_sound(text: bytes) -> bool:
+    try:
+        return entry(text).number == names.message_number(name_of(text)) > 0
+    except ValueError:
+        return False
+
+
+def distrust(folder: disk.Folder) -> None:
+    """Let the next writer check every line: the index was found to be damaged."""
+    try:
+        with folder.sub(INDEX) as index:
+            index.remove(_STAMP)
+    except (OSError, AgentChatError):
+        pass  # read-only media, or no index: whoever reads it finds out again
+
+
+def is_in_step(folder: disk.Folder, stamp: Stamp) -> bool:
+    """Whether the index has the size that its stamp names."""
+    try:
+        with folder.sub(INDEX) as index:
+            return index.lstat(_ARRIVALS).st_size == stamp.size
+    except (FileNotFoundError, AgentChatError):
+        return stamp.size == 0
+
+
+def overtaken(found: Iterable[bytes]) -> tuple[int, list[str]]:
+    """The highest number in some lines, and the names that say they are in order and are not.
+
+    Those were added by a writer whom another one got past without a lock: nobody was told that they are late.
+    """
+    top, late = 0, []
+    for text in found:
+        name, number, before, _ = text.split(b"\t", 3)
+        if int(before) < int(number) <= top:
+            late.append(name.decode("ascii"))
+        top = max(top, int(number))
+    return top, late
+
+
+def append(folder: disk.Folder, stamp: Stamp, added: Sequence[bytes]) -> None:
+    """Add lines and put the stamp, which gets their size; under the channel's lock."""
+    with folder.sub(INDEX, create=True) as index:
+        data = b"".join(text + b"\n" for text in added)
+        if data:
+            index.append(_ARRIVALS, data)
+        stamp.size += len(data)
+        index.replace(_STAMP, stamp.encode(), derived=True)
+
+
+def rewrite(folder: disk.Folder, stamp: Stamp, kept: Sequence[bytes]) -> None:
+    """Make the index anew of these lines, each with the highest number before it."""
+    parts, top = [], 0
+    for text in kept:
+        name, number, _, rest = text.split(b"\t", 3)
+        parts.append(b"\t".join((name, number, b"%d" % top, rest)) + b"\n")
+        top = max(top, int(number))
+    data = b"".join(parts)
+    with folder.sub(INDEX, create=True) as index:
+        index.replace(_ARRIVALS, data, derived=True)
+        stamp.size = len(data)
+        index.replace(_STAMP, stamp.encode(), derived=True)
