@@ -13,9 +13,22 @@ from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import NoReturn
+
     from agent_chat.cli.options import Values
 
 INTERRUPTED = 130
+
+
+def start() -> NoReturn:
+    """Run this process's command line and end, without the interpreter's clearing-up: a sixth of a command's time."""
+    status = main()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()  # the program itself has written everything; this is for what Python has to say
+        except (OSError, ValueError, AttributeError):
+            pass  # closed, or none
+    os._exit(status)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -148,7 +148,7 @@ def _line(call: Call) -> str:
         program = [sys.executable, started]
     else:  # installed: not by -m, which would look into the repository for agent_chat
         code = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-        start = f"import sys; sys.path.insert(0, {code!r}); from agent_chat.cli import main; sys.exit(main())"
+        start = f"import sys; sys.path.insert(0, {code!r}); from agent_chat.cli import start; start()"
         program, started = [sys.executable, "-I", "-c", start], os.path.join(code, "agent_chat")
     root = _typed_root(call)
     words = " ".join(map(quote, [*program, *(["--root", root] if root else []), "guard", "pre-commit"]))
