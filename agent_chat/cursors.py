@@ -67,6 +67,7 @@ class Unread:
             message = channel.log.message(entry.name)
             if message is None:
                 self.missed.add(entry.name)
+                self.unreadable.append(channel.log.unreadable[entry.name])
             else:
                 self.messages.append(message)
                 size += entry.size
