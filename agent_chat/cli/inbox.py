@@ -223,7 +223,7 @@ def _register(inbox: _Inbox) -> None:
     session = hosts.Session(inbox.session, inbox.agent, hosts.harness_of(environment), pid)
     session.root = inbox.root
     session.channels = hosts.setting(environment, "AGENT_CHAT_CHANNELS")
-    for root in _roots():
+    for root in filter(os.path.isdir, _roots()):  # `init` makes a root, a hook never
         try:
             hosts.register(root, session, os.path.expanduser("~"))
         except (AgentChatError, OSError):

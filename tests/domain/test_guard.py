@@ -307,7 +307,7 @@ def test_a_root_that_is_missing_is_silent_and_one_that_is_none_is_said(tmp_path:
 
 def test_a_workspace_that_is_none_is_a_doubt(root: Root, work: Path) -> None:
     lock(root, "a")
-    verdict = guard.judge(str(root.path), (), "bob", ["a"], "/nowhere/at/all", str(work))
+    verdict = guard.judge(str(root.path), (), "bob", ["a"], str(work / "nowhere"), str(work))
     assert not verdict.held and [doubt.code for doubt in verdict.doubts] == ["PATH_LOCK_INVALID_PATH"]
 
 
