@@ -47,7 +47,7 @@ LOOKING: dict[str, list[list[str]]] = {
 # Changes of records have matrices of their own. demo runs the commands above in a root of its own.
 ELSEWHERE = {f"task {word}" for word in "create list show update claim next renew done block release recover".split()}
 ELSEWHERE |= {*"lock check unlock renew-lock recover locks recover-pending".split(), "task recover-pending", "demo"}
-ELSEWHERE |= {"guard pre-commit", "guard install", "doctor", "watch", "policy set"}
+ELSEWHERE |= {"guard pre-commit", "guard install", "doctor", "watch", "setup", "policy set"}
 ELSEWHERE |= {*"join leave approve deny".split()}
 ELSEWHERE |= {f"turn {word}" for word in "open assign report wait close reopen roles".split()}
 

@@ -27,6 +27,7 @@ RANKS = {
     "agent_chat.storage.watch": 1,
     "agent_chat.names": 2,
     "agent_chat.clock": 2,
+    "agent_chat.jsonc": 2,  # a settings file, changed in one place
     "agent_chat.frontmatter": 2,
     "agent_chat.workspace": 2,
     "agent_chat.patterns": 2,

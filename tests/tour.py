@@ -208,6 +208,7 @@ TROUBLE: list[Step] = [
     set_cursor_beyond,
     "doctor c -> 3",
     "doctor --fix",
+    "setup --host codex --dry-run",
     "demo",
     "nonsense -> 2",
 ]

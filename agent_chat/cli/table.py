@@ -262,6 +262,12 @@ COMMANDS: dict[str, Spec] = {
     "guard pre-commit": ("guard", "as a git hook: refuse a commit of paths that others have locked", (), _AS),
     "guard install": ("guard", "make that git hook in this repository", (), {}),
     "doctor": ("doctor", "look for what is wrong, and name the command that helps", ("channel?",), {"--fix": "fix?"}),
+    "setup": (
+        "setup",
+        "let a host run the hooks of this checkout and offer its skill",
+        (),
+        {"--host": "host", "--dry-run": "dry_run?", "--remove": "remove?"},
+    ),
     "demo": (
         "demo",
         "show two agents at work in a fresh root, in a few seconds",

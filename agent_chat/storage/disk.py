@@ -221,10 +221,10 @@ class Folder:
         try:
             mode = self.lstat(name).st_mode
         except FileNotFoundError:
-            mode = stat.S_IFREG
+            mode = stat.S_IFREG | 0o666
         if not stat.S_ISREG(mode):
             raise _unsuitable(self._name(name), mode)
-        return self.temporary(data, sync)
+        return self.temporary(data, sync, stat.S_IMODE(mode))  # what was private stays so
 
     def temporary(self, data: bytes, sync: bool = True, mode: int = 0o666) -> Temporary:
         """A whole file in `.tmp/`: all of `publish` and `replace` that can fail for want of space."""

@@ -146,7 +146,7 @@ def test_a_broken_root_stops_nobody(claude: Claude, model: Model, where: str) ->
     model.script("bob", Call("Write", file_path=str(path), content="x"), "done")
     report = claude.headless("bob", "write", AGENT_CHAT_NAME="bob", AGENT_CHAT_ROOT=where)
     assert report["result"] == "done" and path.read_text() == "x"
-    assert not any("[agent-chat]" in heard for heard in model.heard("bob"))
+    assert not any("[agent-chat] " in heard for heard in model.heard("bob"))
 
 
 def run(claude: Claude, *words: str) -> str:
@@ -169,6 +169,22 @@ def test_it_is_installed_from_the_checkout_with_its_options(claude: Claude, mode
     assert "[agent-chat] you are bob; channels: #c alice, bob" in first and "#c 1 from alice" in first
     assert 'from="alice"' in read and root.cursor("bob") == 1
     run(claude, "plugin", "uninstall", "agent-chat@agent-chat-local")
+
+
+def test_the_lines_of_setup_are_enough(claude: Claude, model: Model, plugin: Path) -> None:
+    settings = claude.home / ".claude/settings.json"
+    before = settings.read_bytes()
+    for words in ([], ["--remove"], []):
+        command = [sys.executable, str(plugin / "chat.py"), "setup", "--host", "claude", *words]
+        subprocess.run(command, env=claude.environment("nobody"), check=True, capture_output=True)
+        assert (settings.read_bytes() == before) == bool(words)
+    root = Root(claude.root)
+    root.ok("init", "c", "--members", "alice,bob")
+    root.post("alice", "t", "b", **QUICK)
+    model.script("bob", "done")
+    claude.command = lambda *words: [BINARY, *words]  # type: ignore[method-assign]  # without --plugin-dir
+    claude.headless("bob", "hello", AGENT_CHAT_NAME="bob")
+    assert "bob has unread messages: #c 1 from alice" in model.heard("bob")[0]
 
 
 def test_the_validation_of_plugins_has_nothing_to_say(claude: Claude, plugin: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from model import Call, Model
-from support import Root
+from support import Root, clean_environment
 
 from agent_chat import hosts
 
@@ -32,16 +32,17 @@ supports_websockets = false
 
 
 class Codex:
-    """One home, in which sessions run with the checkout installed as a plugin."""
+    """One home, in which sessions run with `plugin` installed, if one is given."""
 
-    def __init__(self, path: Path, model: Model, plugin: Path) -> None:
+    def __init__(self, path: Path, model: Model, plugin: Path | None) -> None:
         self.path, self.home, self.project, self.root = path, path / "home", path / "project", path / "root"
         (self.home / ".codex").mkdir(parents=True)
         (self.project / ".git").mkdir(parents=True)
         (self.home / ".codex/config.toml").write_text(CONFIGURATION.format(url=model.url("bob")))
-        self.run("plugin", "marketplace", "add", str(plugin))
-        said = self.run("plugin", "add", "agent-chat@agent-chat-local")
-        self.chat = said.partition("Installed plugin root: ")[2].partition("\n")[0] + "/chat.py"
+        if plugin:
+            self.run("plugin", "marketplace", "add", str(plugin))
+            said = self.run("plugin", "add", "agent-chat@agent-chat-local")
+            self.chat = said.partition("Installed plugin root: ")[2].partition("\n")[0] + "/chat.py"
 
     def run(self, *words: str, **environment: str) -> str:
         known = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home), "LANG": "C.UTF-8"}
@@ -115,4 +116,19 @@ def test_a_broken_root_stops_nobody(codex: Codex, model: Model, where: str) -> N
     model.script("bob", Call("exec_command", cmd="echo x > a.py"), "done")
     assert codex.session("write", AGENT_CHAT_NAME="bob", AGENT_CHAT_ROOT=where) == "done"
     assert (codex.project / "a.py").read_text() == "x\n"
-    assert not any("[agent-chat]" in heard for heard in model.heard("bob"))
+    assert not any("[agent-chat] " in heard for heard in model.heard("bob"))
+
+
+def test_the_lines_of_setup_are_enough(tmp_path: Path, model: Model, plugin: Path) -> None:
+    codex = Codex(tmp_path, model, None)
+    environment = clean_environment(HOME=str(codex.home))
+    command = [sys.executable, str(plugin / "chat.py"), "setup", "--host", "codex"]
+    subprocess.run(command, env=environment, check=True, capture_output=True)
+    root = Root(codex.root)
+    root.ok("init", "c", "--members", "alice,bob")
+    root.post("alice", "t", "b", **QUICK)
+    model.script("bob", "done")
+    codex.session("hello", AGENT_CHAT_NAME="bob")
+    heard = model.heard("bob")[0]
+    assert "bob has unread messages: #c 1 from alice" in heard
+    assert "- agent-chat: Talk to other" in heard, "the skill"
