@@ -14,6 +14,7 @@ from agent_chat import (
     claims,
     clock,
     cursors,
+    events,
     log,
     messages,
     names,
@@ -26,17 +27,21 @@ from agent_chat import (
     turns,
 )
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import disk, oslock, sweep
+from agent_chat.storage import disk, journal, oslock, sweep
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from agent_chat.change import View
     from agent_chat.channel import Channel
     from agent_chat.frontmatter import Message
+    from agent_chat.tasks import Task
 
 SKEW = 5 * 60 * clock.SECOND
+_RECORDS = ("tasks", "claims", "locks", names.SESSIONS, names.REQUESTS)
+_FOLDERS = (*_RECORDS, log.CURSORS, log.NUMBERS, log.INDEX, disk.TMP, journal.FOLDER, ".waiters", "archive")
+_FILES = ("_meta.json", names.POLICY_FILE, names.TURN_FILE, "state.md", ".lock", ".gitignore")
 _TIME_OFF = 2_000_000_000  # ns between the file system's clock and ours
 
 
@@ -71,13 +76,30 @@ def of_refusal(error: AgentChatError, folder: str = "") -> Finding:
 
 
 def examine(channel: Channel) -> list[Finding]:
-    """Everything that is wrong in a channel."""
-    found = [*_storage(channel), *_links(channel)]
-    found += _messages(channel)
-    found += _cursors(channel)
-    found += channel.look("task", lambda view: list(_tasks(channel, view)))
-    found += channel.look("path", lambda view: list(_locks(channel, view)))
-    found += channel.look("turn", lambda view: list(_people(channel, view)))
+    """Everything that is wrong in a channel, each thing once. What stops one section stops no other."""
+    found = [*_section(_storage(channel), channel), *_section(_entries(channel), channel)]
+    found += _section(_messages(channel), channel)
+    found += _section(_cursors(channel), channel)
+    for family, section in (("task", _tasks), ("path", _locks), ("turn", _people)):
+        found += _looked(channel, family, section)
+    return list({(one.kind, one.text): one for one in reversed(found)}.values())[::-1]
+
+
+def _looked(channel: Channel, family: str, section: Callable[[Channel, View], Iterator[Finding]]) -> Iterable[Finding]:
+    return channel.look(family, lambda view: _section(section(channel, view), channel))
+
+
+def _section(findings: Iterator[Finding], channel: Channel) -> list[Finding]:
+    """What a section finds, up to what stops it."""
+    found = []
+    try:
+        for finding in findings:
+            found.append(finding)
+    except AgentChatError as error:
+        found.append(of_refusal(error, channel.folder.path))
+    except OSError as error:
+        text = f"{error.filename or channel.folder.path}: {error.strerror}"
+        found.append(Finding("STORAGE_IO_ERROR", text, ("roster", channel.name)))
     return found
 
 
@@ -100,7 +122,8 @@ def _storage(channel: Channel) -> Iterator[Finding]:
                     text = "folder times do not move here; `wait` looks every 2 s instead of at once"
                     yield Finding("NO_FOLDER_TIMES", text, help_words)
             old = time.time() - sweep.STALE
-            stale = sum(temporaries.lstat(name).st_mtime < old for name in temporaries.names())
+            times = (_stat(temporaries, name) for name in temporaries.names())
+            stale = sum(found is not None and found.st_mtime < old for found in times)
         if stale:
             text = f"{stale} files of crashed processes in .tmp/"
             words = ("doctor", channel.name, "--fix")
@@ -115,13 +138,50 @@ def _storage(channel: Channel) -> Iterator[Finding]:
         yield Finding("STORAGE_DENIED", f"{folder.path} cannot be written: {error.strerror}", help_words)
 
 
-def _links(channel: Channel) -> Iterator[Finding]:
-    for name in sorted(channel.folder.names()):
-        if stat.S_ISLNK(channel.folder.lstat(name).st_mode):
-            path = os.path.join(channel.folder.path, name)
-            yield Finding(
-                "STORAGE_LINK_REFUSED", f"{name} is a link, and links are not followed", ("rm", "--", path), True
-            )
+def _stat(folder: disk.Folder, name: str) -> os.stat_result | None:
+    """None when it went away since the listing."""
+    try:
+        return folder.lstat(name)
+    except FileNotFoundError:
+        return None
+
+
+def _entries(channel: Channel) -> Iterator[Finding]:
+    """What lies in the folder: links, something else where a file or a folder of ours belongs, stray names."""
+    folder = channel.folder
+    for name in sorted(folder.names()):
+        found, path = _stat(folder, name), os.path.join(folder.path, name)
+        if found is None:
+            continue
+        aside = ("mv", "--", path, path + ".odd")
+        if stat.S_ISLNK(found.st_mode):
+            text = f"{name} is a link, and links are not followed"
+            yield Finding("STORAGE_LINK_REFUSED", text, ("rm", "--", path), True)
+        elif name in _FOLDERS and not stat.S_ISDIR(found.st_mode):
+            yield Finding("STORAGE_NOT_A_FILE", f"{name} is no folder", aside, True)
+        elif name in _FILES and not stat.S_ISREG(found.st_mode):
+            yield Finding("STORAGE_NOT_A_FILE", f"{name} is no regular file", aside, True)
+        elif name in _FOLDERS and not os.access(path, os.R_OK | os.W_OK | os.X_OK):
+            yield Finding("STORAGE_DENIED", f"{name}/ cannot be read and written", ("chmod", "u+rwx", "--", path), True)
+        elif name in _FOLDERS:
+            yield from _strays(folder, name)
+
+
+def _strays(folder: disk.Folder, where: str) -> Iterator[Finding]:
+    """Names that nobody reads: what editors, merges and sync programs leave beside records and cursors."""
+    with folder.sub(where) as sub:
+        listed = sorted(sub.names())
+    for name in listed:
+        if name[0] == ".":
+            continue  # put aside by somebody
+        if where == log.CURSORS:
+            is_stray = name.endswith(".txt") and not names.is_name(name[:-4])
+        else:
+            is_stray = where in _RECORDS and not journal.is_listed(name)
+        if is_stray:
+            path = os.path.join(folder.path, where, name)
+            hidden = os.path.join(folder.path, where, "." + name)
+            yield Finding("STRAY_FILE", f"{where}/{name} is read by nobody", ("mv", "--", path, hidden), True)
 
 
 def _messages(channel: Channel) -> Iterator[Finding]:
@@ -131,6 +191,7 @@ def _messages(channel: Channel) -> Iterator[Finding]:
     for message in messages.everything(channel):
         by_number.setdefault(message.number, []).append(message.name)
         yield from _header(channel, message)
+        yield from _event(channel, message)
         ahead += _is_ahead(message)
     for bad in sorted(channel.log.unreadable.values(), key=lambda bad: bad.name):
         if not bad.is_young:
@@ -154,6 +215,14 @@ def _header(channel: Channel, message: Message) -> Iterator[Finding]:
     if written and written != str(message.number):
         text = f"{message.name} says it is #{written[:20]}; the file name rules"
         yield Finding("MESSAGE_NUMBER_DIFFERS", text, ("show", channel.name, str(message.number)))
+
+
+def _event(channel: Channel, message: Message) -> Iterator[Finding]:
+    if events.is_event(message):
+        try:
+            events.decode(channel.name, message)
+        except AgentChatError as error:
+            yield of_refusal(error)
 
 
 def _is_ahead(message: Message) -> bool:
@@ -195,6 +264,7 @@ def _tasks(channel: Channel, view: View) -> Iterator[Finding]:
     found, damaged = tasks.everything(view)
     yield from (of_refusal(error, channel.folder.path) for error in damaged)
     known = {task.id.lower() for task in found}
+    yield from _twice(channel, found)
     for task in found:
         for other in task.depends_on:
             if other.lower() not in known:
@@ -212,12 +282,26 @@ def _tasks(channel: Channel, view: View) -> Iterator[Finding]:
     for name in view.names("claims"):
         try:
             claim = claims.read(view, f"claims/{name}")
-        except AgentChatError:
-            continue  # named above, with its task
+        except AgentChatError as error:  # once more, if it was named with its task
+            yield of_refusal(error, channel.folder.path)
+            continue
         if claim and claim.task_id.lower() not in known:
             text = f"{claim.path} claims task {claim.task_id}, which is not there"
             path = os.path.join(channel.folder.path, claim.path)
             yield Finding("LEASE_INCONSISTENT", text, ("mv", "--", path, path + ".orphan"), True)
+
+
+def _twice(channel: Channel, found: list[Task]) -> Iterator[Finding]:
+    """Records of one id whose names differ in case: a file system that folds case would hold only one of them."""
+    by_id: dict[str, list[Task]] = {}
+    for task in found:
+        by_id.setdefault(task.id.lower(), []).append(task)
+    for several in by_id.values():
+        if len(several) > 1:
+            odd = max(several, key=lambda task: (task.path != names.task_file(task.id), task.path))
+            paths = ", ".join(sorted(task.path for task in several))
+            path = os.path.join(channel.folder.path, odd.path)
+            yield Finding("TASK_TWICE", f"{paths} are one task", ("mv", "--", path, path + ".twice"), True)
 
 
 def _expired(expiry: str, updated: str, now: int) -> str:
@@ -229,18 +313,10 @@ def _expired(expiry: str, updated: str, now: int) -> str:
 def _locks(channel: Channel, view: View) -> Iterator[Finding]:
     if view.pending:
         yield of_refusal(view.pending.refusal(channel.name, ""))
-    try:
-        listed = view.names("locks")
-    except AgentChatError as error:
-        yield of_refusal(tasks.storage_invalid("PATH_LOCK_STORAGE_INVALID", view, error))
-        return
-    for name in listed:
-        try:
-            lock = path_locks.read(view, f"locks/{name}")
-        except AgentChatError as error:
-            yield of_refusal(error)
-            continue
-        if lock and lock.is_expired(view.now):
+    found, damaged = path_locks.survey(view)
+    yield from map(of_refusal, damaged)
+    for lock in found:
+        if lock.is_expired(view.now):
             words = ("recover", channel.name, lock.lock_id, "--as", "NAME", "--reason", "WHY")
             about = _expired(lock.expires_at, lock.updated_at, view.now)
             yield Finding("PATH_LOCK_EXPIRED", f"the lock of {lock.shown_paths()} by {lock.owner} {about}", words)

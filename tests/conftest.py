@@ -12,7 +12,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    for key in [key for key in os.environ if key.startswith("AGENT_CHAT_")]:
+    for key in [key for key in os.environ if key.startswith("AGENT_CHAT_") and key != "AGENT_CHAT_TEST_SCALE"]:
         del os.environ[key]
     try:
         from hypothesis import settings

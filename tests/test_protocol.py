@@ -13,7 +13,20 @@ import schema
 import tour
 from support import REPOSITORY, Root
 
-from agent_chat import audit, channel, claims, events, frontmatter, path_locks, people, recovery, requests, state, tasks
+from agent_chat import (
+    audit,
+    channel,
+    claims,
+    events,
+    frontmatter,
+    path_locks,
+    people,
+    recovery,
+    requests,
+    state,
+    tasks,
+    turns,
+)
 from agent_chat.errors import EXIT, FAILED, HELD, OK, REFUSED, TIMED_OUT
 from agent_chat.storage import journal
 
@@ -125,6 +138,8 @@ def test_the_keys_of_records_are_those_of_the_code_in_their_order() -> None:
         "_meta.json": list(channel._META_KEYS),
         "session": list(people.FIELDS),
         "request": list(requests.FIELDS),
+        "turn": list(turns.FIELDS),
+        "assignment, report": list(turns.HANDOVER_FIELDS),
         "journal": list(journal._KEYS),
     }
 

@@ -207,7 +207,7 @@ TROUBLE: list[Step] = [
     "compact c --as alice",
     set_cursor_beyond,
     "doctor c -> 3",
-    "doctor --fix",
+    "doctor --fix -> 3",
     "setup --host codex --dry-run",
     "demo",
     "nonsense -> 2",
@@ -249,6 +249,11 @@ PEOPLE: list[Step] = [
     "person: turn close c",
     "person: turn reopen c",
     "person: turn roles c --worker carol",
+    "person: turn close c",
+    "person: turn reopen c",
+    "person: turn roles c --worker bob",
+    "turn assign c --as alice --version 9 --title t --body b",
+    "turn wait c --as bob --have 10 --timeout 0 -> 4",
 ]
 TOUR: list[Step] = [*MESSAGES, *TASKS, *LOCKS, *PEOPLE, *TROUBLE]
 

@@ -48,7 +48,10 @@ def _examine(call: Call, name: str) -> list[tuple[doctor.Finding, bool]]:
 def _fix(call: Call, finding: doctor.Finding) -> bool:
     if finding.fix is None or not call.flag("fix"):
         return False
-    finding.fix()
+    try:
+        finding.fix()
+    except (AgentChatError, OSError):
+        return False  # it stays a finding, with the command that says why
     return True
 
 
