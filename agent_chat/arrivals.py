@@ -70,14 +70,15 @@ class Stamp:
     def encode(self) -> bytes:
         numbers = (self.size, self.count, self.top, self.used, self.time, self.listed, self.listed_time, self.frozen)
         watched = [part for one in self.watched for part in map(str, one)]
-        return ("\t".join([_VERSION, *map(str, numbers), *map(_escaped, watched), "end"]) + "\n").encode("utf-8")
+        text = "\t".join([_VERSION, *map(str, numbers), *map(_escaped, watched), "end"]) + "\n"
+        return text.encode("utf-8", "surrogatepass")  # a watched file's name may be no text
 
 
 def read_stamp(folder: disk.Folder) -> Stamp | None:
     """The stamp; None when there is none that can be understood."""
     try:
         with folder.sub(INDEX) as index:
-            parts = index.read(_STAMP, _STAMP_LIMIT).decode("utf-8").rstrip("\n").split("\t")
+            parts = index.read(_STAMP, _STAMP_LIMIT).decode("utf-8", "surrogatepass").rstrip("\n").split("\t")
         if parts[0] != _VERSION or parts[-1] != "end" or len(parts) < 10 or (len(parts) - 10) % 3:
             return None
         stamp = Stamp()

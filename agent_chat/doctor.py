@@ -11,6 +11,7 @@ import stat
 import time
 
 from agent_chat import (
+    arrivals,
     claims,
     clock,
     cursors,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 
 SKEW = 5 * 60 * clock.SECOND
 _RECORDS = ("tasks", "claims", "locks", names.SESSIONS, names.REQUESTS)
-_FOLDERS = (*_RECORDS, log.CURSORS, log.NUMBERS, log.INDEX, disk.TMP, journal.FOLDER, ".waiters", "archive")
+_FOLDERS = (*_RECORDS, log.CURSORS, log.NUMBERS, arrivals.INDEX, disk.TMP, journal.FOLDER, ".waiters", "archive")
 _FILES = ("_meta.json", names.POLICY_FILE, names.TURN_FILE, "state.md", ".lock", ".gitignore")
 _TIME_OFF = 2_000_000_000  # ns between the file system's clock and ours
 

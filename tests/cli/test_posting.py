@@ -241,3 +241,12 @@ def test_a_file_of_a_body_may_have_any_name(root: Root, tmp_path: Path) -> None:
         pytest.skip("this file system takes Unicode names only")
     root.ok(*POST, "--body-file", os.fsdecode(path))
     assert stored(root) == b"body\n"
+
+
+@pytest.mark.skipif(sys.platform in ("win32", "darwin"), reason="names are text there")
+def test_a_file_whose_name_is_no_text_stops_nobody(root: Root) -> None:
+    with open(os.fsencode(root.folder()) + b"/0006-\xff.md", "wb") as file:
+        file.write(b"x")
+    assert root.post().out.startswith("posted #7 ")
+    assert root.post().out.startswith("posted #8 ")
+    assert "posted" not in root.ok("read", "c", "--as", "bob").err
