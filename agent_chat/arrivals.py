@@ -6,13 +6,13 @@ folder looked then. Both are written under the channel's lock. Where two writers
 one, the size that a stamp names is not the size of `arrivals`, and then neither is believed.
 
 A line holds, between tabs: name, number, highest number before this line, sender, to, topic, status,
-request id, ts, size in bytes, whom it concerns (audit.py). So it is read backwards from its end, and reading
-stops where everything earlier has lower numbers.
+request id, ts, size in bytes, whom it concerns (audit.py), the number that it answers (0 for none), expiry, session.
+So it is read backwards from its end, and reading stops where everything earlier has lower numbers.
 """
 
 from __future__ import annotations
 
-from agent_chat import audit, frontmatter, names
+from agent_chat import audit, clock, frontmatter, names
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
 
@@ -22,25 +22,39 @@ if TYPE_CHECKING:
 
 INDEX = ".index"
 _ARRIVALS, _STAMP = "arrivals", "stamp"
-_VERSION = "1"
+_VERSION = "2"
 _LIMIT = 512 * 1024 * 1024  # bytes
 _STAMP_LIMIT = 64 * 1024  # bytes
 _BLOCK = 16 * 1024  # bytes read at once from the end
-_FIELDS = 11
+_FIELDS = 14
 
 
 class Entry:
     """What the index knows of a message."""
 
-    __slots__ = ("about", "name", "number", "recipients", "request_id", "sender", "size", "status", "to", "topic", "ts")
+    __slots__ = (
+        "about",
+        "expires_at",
+        "name",
+        "number",
+        "recipients",
+        "reply_to",
+        "request_id",
+        "sender",
+        "session",
+        "size",
+        "status",
+        "to",
+        "topic",
+        "ts",
+    )
 
     def __init__(self, fields: Sequence[str]) -> None:
-        self.name, number, _, self.sender, self.to, self.topic, self.status, self.request_id, self.ts, size, about = (
-            fields
-        )
+        self.name, number, _, self.sender, self.to, self.topic, self.status, self.request_id = fields[:8]
+        self.ts, size, self.about, reply_to, self.expires_at, self.session = fields[8:]
         self.number = int(number)
         self.size = int(size)
-        self.about = about
+        self.reply_to = int(reply_to)  # 0 for none
         self.recipients = frontmatter.recipients(self.to)
 
     def is_news(self, agent: str, every_audit: bool = False) -> bool:
@@ -49,6 +63,24 @@ class Entry:
         if self.sender.lower() == low or (self.recipients and low not in self.recipients):
             return False
         return every_audit or not self.about or not {names.EVERYONE, low}.isdisjoint(self.about.split(","))
+
+    def is_expired(self, now: int) -> bool:
+        """Whether it is delivered no more."""
+        return self.expires_at != "" and has_expired(self.expires_at, now)
+
+
+class Exclusion:
+    """What a reader leaves out: topics, and senders by their name or their session's. Called with an entry."""
+
+    __slots__ = ("_senders", "_sessions", "_topics")
+
+    def __init__(self, topics: Iterable[str], senders: Iterable[str]) -> None:
+        self._topics = frozenset(topics)
+        self._sessions = frozenset(senders)
+        self._senders = frozenset(name.lower() for name in self._sessions)
+
+    def __call__(self, entry: Entry) -> bool:
+        return entry.topic in self._topics or entry.sender.lower() in self._senders or entry.session in self._sessions
 
 
 class Stamp:
@@ -95,8 +127,10 @@ def line(message: frontmatter.Message, top: int) -> bytes:
     """The index line of a message that is seen whole after messages numbered up to `top`; without its end."""
     values = (message.name, str(message.number), str(top), message.sender, message.to, message.topic, message.status)
     size = len(message.text.encode("utf-8"))
-    later = (message.header.get("request_id", ""), message.ts, str(size), audit.about(message))
-    return "\t".join(map(_escaped, (*values, *later))).encode("utf-8")
+    header = message.header
+    later = (header.get("request_id", ""), message.ts, str(size), audit.about(message), str(message.reply_to))
+    ends = header.get("expires_at", ""), header.get("session", "")
+    return "\t".join(map(_escaped, (*values, *later, *ends))).encode("utf-8")
 
 
 def entry(text: bytes) -> Entry:
@@ -107,6 +141,14 @@ def entry(text: bytes) -> Entry:
 def of_message(message: frontmatter.Message) -> Entry:
     """The entry of a message."""
     return entry(line(message, 0))
+
+
+def has_expired(stamp: str, now: int) -> bool:
+    """Whether the time in `expires_at:` is over; what is no time never is, so that nothing is lost for it."""
+    try:
+        return bool(stamp) and clock.parse_stamp(stamp) <= now
+    except ValueError:
+        return False
 
 
 def name_of(text: bytes) -> str:
@@ -155,6 +197,8 @@ def _found(text: list[str], above: int, count: int) -> list[Entry] | None:
         if len(fields) != _FIELDS:
             raise ValueError("a line of the index is torn")
         if int(fields[1]) > above:
+            if names.message_number(fields[0]) != int(fields[1]):
+                raise ValueError("a line of the index names no message of its number")
             found.append(Entry([_unescaped(field) for field in fields]))
         before = int(fields[2])
         if before <= above:

@@ -15,7 +15,7 @@ decimal number; `.cursors/<agent>.late/` names late messages (log.py); `.cursors
 
 from __future__ import annotations
 
-from agent_chat import arrivals, names
+from agent_chat import arrivals, clock, names
 from agent_chat.channel import Channel, Unlocked, note
 from agent_chat.errors import AgentChatError
 from agent_chat.log import CURSORS, keep_late
@@ -23,9 +23,9 @@ from agent_chat.storage import disk, oslock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
-    from agent_chat.arrivals import Entry
+    from agent_chat.arrivals import Entry, Exclusion
     from agent_chat.frontmatter import Message
     from agent_chat.log import Look, Unreadable
 
@@ -39,7 +39,20 @@ class Unread:
     `entries` are the unread messages as the index knows them; `load` opens as many as one answer can hold.
     """
 
-    __slots__ = ("beyond", "cursor", "entries", "late", "latest", "messages", "missed", "stored", "tried", "unreadable")
+    __slots__ = (
+        "beyond",
+        "cursor",
+        "entries",
+        "expired",
+        "expiring",
+        "late",
+        "latest",
+        "messages",
+        "missed",
+        "stored",
+        "tried",
+        "unreadable",
+    )
 
     def __init__(self, stored: int, latest: int) -> None:
         self.stored = stored  # what the file says; -1 without one
@@ -48,6 +61,8 @@ class Unread:
         self.cursor = min(max(stored, 0), latest)
         self.late: frozenset[str] = frozenset()  # names in `.late/` of messages that could be read
         self.entries: list[Entry] = []
+        self.expired: list[Entry] = []  # what would be unread, and is delivered no more
+        self.expiring: frozenset[str] = frozenset()  # names in the agent's own `.expiring/`; see receipts.py
         self.tried = 0  # entries that were opened
         self.messages: list[Message] = []  # those of them that could be read
         self.missed: set[str] = set()  # whole once, and not readable just now
@@ -147,15 +162,22 @@ def begin(channel: Channel, agent: str) -> None:
         folder.replace(own, b"0\n", sync=False)
 
 
-def look(channel: Channel, agent: str, every_audit: bool = False, persist: bool = False) -> Unread:
+def look(
+    channel: Channel,
+    agent: str,
+    every_audit: bool = False,
+    persist: bool = False,
+    excluded: Exclusion | None = None,
+) -> Unread:
     """What is unread for `agent`, in order of number.
 
-    `persist`: what has just arrived enters the index.
+    `persist`: what has just arrived enters the index. `excluded`: what is left out; the cursor passes over it.
     """
     here = _noted(channel, agent) if persist else channel.log.look()
     unread = Unread(stored(channel, agent), here.last)
     entries = here.above(unread.cursor)
-    late = _late_names(channel, agent) | frozenset(here.late)
+    late, unread.expiring = _marks(channel, agent)
+    late |= frozenset(here.late)
     if late:
         readable = [message for name in late for message in [channel.log.message(name)] if message]
         unread.late = frozenset(message.name for message in readable)
@@ -163,11 +185,35 @@ def look(channel: Channel, agent: str, every_audit: bool = False, persist: bool 
         present = {entry.name for entry in entries}
         entries += [arrivals.of_message(message) for message in readable if message.name not in present]
         entries.sort(key=arrivals.order)
-    unread.entries = [entry for entry in entries if entry.is_news(agent, every_audit)]
+    _choose(unread, entries, agent, every_audit, excluded)
     unread.unreadable = sorted(
         (bad for bad in channel.log.unreadable.values() if bad.number > unread.cursor), key=lambda bad: bad.name
     )
     return unread
+
+
+def since(
+    channel: Channel, agent: str, number: int, every_audit: bool = False, excluded: Exclusion | None = None
+) -> Unread:
+    """What is relevant for `agent` above a number, read or not."""
+    here = channel.log.look()
+    unread = Unread(stored(channel, agent), here.last)
+    _choose(unread, here.above(number), agent, every_audit, excluded)
+    unread.unreadable = [bad for _, bad in sorted(channel.log.unreadable.items()) if bad.number > number]
+    return unread
+
+
+def _choose(
+    unread: Unread, entries: Iterable[Entry], agent: str, every_audit: bool, excluded: Exclusion | None
+) -> None:
+    now = clock.now()
+    for entry in entries:
+        if not entry.is_news(agent, every_audit):
+            continue
+        if entry.expires_at and entry.is_expired(now):
+            unread.expired.append(entry)
+        elif excluded is None or not excluded(entry):
+            unread.entries.append(entry)
 
 
 def _noted(channel: Channel, agent: str) -> Look:
@@ -185,12 +231,29 @@ def _noted(channel: Channel, agent: str) -> Look:
     return channel.log.note()
 
 
-def _late_names(channel: Channel, agent: str) -> frozenset[str]:
+def _marks(channel: Channel, agent: str) -> tuple[frozenset[str], frozenset[str]]:
+    """The names in `.late/` and those in `.expiring/`."""
     try:
-        with channel.folder.sub(CURSORS) as cursors, cursors.sub(names.late_folder(agent)) as folder:
-            return frozenset(name for name in folder.names() if names.message_number(name))
+        with channel.folder.sub(CURSORS) as cursors:
+            late, expiring = (
+                _names(cursors, folder) for folder in (names.late_folder(agent), names.expiring_folder(agent))
+            )
     except FileNotFoundError:
-        return frozenset()
+        return frozenset(), frozenset()
+    return frozenset(name for name in late if names.message_number(name)), frozenset(expiring)
+
+
+def _names(cursors: disk.Folder, name: str) -> list[str]:
+    try:
+        with cursors.sub(name) as folder:
+            return folder.names()
+    except FileNotFoundError:
+        return []
+
+
+def late_names(channel: Channel, agent: str) -> frozenset[str]:
+    """The late messages that `agent` has not been shown."""
+    return _marks(channel, agent)[0]
 
 
 class Move:
@@ -231,7 +294,23 @@ def prepare(channel: Channel, agent: str, unread: Unread, count: int) -> Move:
     if unread.missed:
         with channel.folder.sub(CURSORS, create=True) as folder:
             keep_late(folder, agent, unread.missed)
-    return Move(channel, agent, unread.stored, unread.after(count), sorted(unread.late - left - unread.missed))
+    end = unread.after(count)
+    if unread.expired:
+        _tell_senders(channel, agent, [entry for entry in unread.expired if entry.number <= end])
+    return Move(channel, agent, unread.stored, end, sorted(unread.late - left - unread.missed))
+
+
+def _tell_senders(channel: Channel, agent: str, passed: Iterable[Entry]) -> None:
+    """Note beside what its senders wait to hear of that `agent` passed it over when it had expired."""
+    for entry in passed:
+        if not names.is_agent(entry.sender):
+            continue
+        try:
+            with channel.folder.sub(f"{CURSORS}/{names.expiring_folder(entry.sender)}") as folder:
+                if folder.exists(entry.name):
+                    folder.create_new(f"{entry.name}.{agent.lower()}")
+        except FileNotFoundError:
+            continue  # the sender has been told
 
 
 def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) -> int:
@@ -255,7 +334,7 @@ def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) ->
                 f"the cursor of {agent} stands at #{present}; moving back shows messages again",
                 ("ack", channel.name, "--as", agent, "--upto", str(upto), "--force"),
             )
-        done = [name for name in _late_names(channel, agent) if names.message_number(name) <= upto]
+        done = [name for name in late_names(channel, agent) if names.message_number(name) <= upto]
         with Move(channel, agent, present, upto, done) as move:
             move()
     return upto

@@ -53,7 +53,7 @@ class Message:
 
     @property
     def topic(self) -> str:
-        return self.header.get("topic") or "general"
+        return self.header.get("topic") or names.GENERAL
 
 
 def recipients(to: str) -> frozenset[str]:

@@ -168,11 +168,24 @@ def is_id(text: str) -> bool:
     return 0 < len(text) <= 128 and _ID.issuperset(text)
 
 
+_TOPIC = frozenset(_LETTERS + "0123456789._/-")
+GENERAL = "general"  # the topic of what has none
+
+
+def is_topic(text: str) -> bool:
+    """Whether it may be a message's topic: 1 to 100 of `a-z 0-9 . _ / -`, the first a letter or digit."""
+    return 0 < len(text) <= 100 and text[0] in _SLUG and _TOPIC.issuperset(text)
+
+
 # ---- cursors -------------------------------------------------------------------------------------
 
 
 def cursor_file(agent_name: str) -> str:
     return agent_name.lower() + ".txt"
+
+
+def expiring_folder(agent_name: str) -> str:
+    return agent_name.lower() + ".expiring"
 
 
 def late_folder(agent_name: str) -> str:

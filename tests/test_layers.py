@@ -43,6 +43,7 @@ RANKS = {
     "agent_chat.presence": 5,
     "agent_chat.messages": 5,
     "agent_chat.cursors": 5,
+    "agent_chat.conditions": 5,
     "agent_chat.markers": 5,
     "agent_chat.tasks": 5,
     "agent_chat.task_audit": 5,
@@ -55,6 +56,8 @@ RANKS = {
     "agent_chat.requests": 6,
     "agent_chat.turns": 6,
     "agent_chat.decisions": 7,
+    "agent_chat.conversations": 6,
+    "agent_chat.receipts": 7,
     "agent_chat.state": 7,
     "agent_chat.compaction": 7,
     "agent_chat.doctor": 7,
@@ -81,7 +84,8 @@ SIDEWAYS = {
     "agent_chat.legacy": {"agent_chat.channel"},
     "agent_chat.task_audit": {"agent_chat.tasks"},
     "agent_chat.claims": {"agent_chat.tasks"},
-    "agent_chat.messages": {"agent_chat.audit"},
+    "agent_chat.messages": {"agent_chat.audit", "agent_chat.conditions"},
+    "agent_chat.conditions": {"agent_chat.cursors", "agent_chat.messages"},
     "agent_chat.cursors": {"agent_chat.audit", "agent_chat.messages"},
 }
 SIDEWAYS_IN_CLI = {

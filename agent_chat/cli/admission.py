@@ -52,7 +52,7 @@ def admit(call: Call, channel: Channel) -> None:
 
 
 def is_look(call: Call) -> bool:
-    return call.command in _LOOKS or (call.command in _READS and (call.flag("peek") or call.flag("all")))
+    return call.command in _LOOKS or (call.command in _READS and any(map(call.given, ("peek", "all", "after"))))
 
 
 def need(call: Call, channel: Channel, found: policy.Policy, is_proven: bool) -> None:

@@ -15,6 +15,7 @@ from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from agent_chat.arrivals import Exclusion
     from agent_chat.cli.table import Spec
     from agent_chat.workspace import Workspace
 
@@ -174,6 +175,20 @@ class Call:
         if not self.given(name):
             return None
         return [part.strip() for word in self.words(name) for part in word.split(",") if part.strip()]
+
+    def excluded(self) -> Exclusion | None:
+        """What --exclude-topic and --exclude-from leave out; None for nothing. MESSAGE_INVALID_TOPIC."""
+        topics, senders = self.words("exclude_topic"), self.words("exclude_from")
+        if not topics and not senders:
+            return None
+        from agent_chat import arrivals, messages
+
+        for topic in topics:
+            messages.check_topic(topic)
+        for name in senders:
+            if not names.is_id(name):
+                raise self.usage(f"--exclude-from takes the name of an agent or of a session, not {name!r}")
+        return arrivals.Exclusion(topics, senders)
 
     def workspace(self, channel: channels.Channel) -> Workspace:
         """What paths are relative to: --workspace, $AGENT_CHAT_WORKSPACE, the git top level, the channel."""

@@ -10,6 +10,7 @@ import os
 import stat
 import sys
 
+from agent_chat import arrivals, clock
 from agent_chat.errors import FAILED, AgentChatError
 from agent_chat.names import is_agent
 
@@ -191,7 +192,12 @@ def message_format(call: Call) -> str:
 
 
 def markdown(message: Message) -> str:
-    return f"{RULE}\n{visible(message.text)}\n"
+    return f"{RULE}{' expired' if is_expired(message) else ''}\n{visible(message.text)}\n"
+
+
+def is_expired(message: Message) -> bool:
+    """Whether it is delivered no more, so that only who looks for it sees it."""
+    return "expires_at" in message.header and arrivals.has_expired(message.header["expires_at"], clock.now())
 
 
 def envelope(channel: str, message: Message, cut_to: int = 0) -> str:
@@ -206,6 +212,7 @@ def envelope(channel: str, message: Message, cut_to: int = 0) -> str:
         ("topic", "" if message.topic == "general" else message.topic),
         ("reply-to", str(message.reply_to or "")),
         ("status", "" if message.status == "discussion" else message.status),
+        ("expired", "yes" if is_expired(message) else ""),
         ("ts", message.ts),
         ("key", header.get("key", "")),
         ("trust", "agent"),
@@ -248,6 +255,9 @@ def message_object(channel: str, message: Message) -> dict[str, object]:
         shown["reply_to"] = message.reply_to
     else:
         shown.pop("reply_to", None)  # no number
+    shown.pop("expired", None)  # whether it is so is not for its header to say
+    if is_expired(message):
+        shown["expired"] = True
     return {**shown, "body": message.body, "file": message.name}
 
 

@@ -5,11 +5,16 @@ from __future__ import annotations
 import os
 import sys
 
-from agent_chat import messages
+from agent_chat import clock, messages
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from agent_chat.channel import Channel
+    from agent_chat.conditions import Conditions
 
 SILENCE = 2.0  # seconds until a waiting reader of stdin says what it waits for
 
@@ -20,18 +25,68 @@ def run(call: Call) -> int:
     reply = call.number("reply", "--reply", least=1)
     if call.given("body") and call.given("body_file"):
         raise call.usage("--body and --body-file exclude each other")
+    topic, expires_in, conditions = call.text("topic"), _duration(call), _conditions(call)
+    if call.given("topic"):
+        messages.check_topic(topic)
     with call.channel() as channel:
         text = call.text("body") if call.given("body") else body(call)
-        draft = messages.Draft(sender, title, text, call.text("to"), reply, call.text("status"), call.flag("force"))
+        draft = messages.Draft(
+            sender,
+            title,
+            text,
+            call.text("to"),
+            reply,
+            call.text("status"),
+            call.flag("force"),
+            topic,
+            expires_in,
+            conditions,
+        )
         number, name, warnings = messages.post(channel, draft)
         for warning in warnings:
             output.note(f"agent-chat: {warning}")
         result: dict[str, object] = {"channel": channel.name, "seq": number, "file": name, "warnings": warnings}
+        told = f"posted #{number} -> {channel.name}/{name}"
+        if draft.is_repeat:
+            told += " (before; nothing was written)"
+        if call.wants_json:
+            result.update(repeated=draft.is_repeat, delivery=_delivery(channel, name))
         try:
-            return output.answer(call, result, f"posted #{number} -> {channel.name}/{name}")
+            return output.answer(call, result, told)
         except AgentChatError as error:
             said = f"posted as #{number}, do not repeat it; but {error.message}"
             raise AgentChatError(error.code, said, ("show", channel.name, str(number)), result) from None
+
+
+def _duration(call: Call) -> int:
+    """--expires-in in microseconds; 0 without. MESSAGE_INVALID_DURATION."""
+    if not call.given("expires_in"):
+        return 0
+    try:
+        duration = clock.parse_duration(call.text("expires_in"))
+    except ValueError as error:
+        text = f"--expires-in takes seconds above 0: {error}"
+        raise AgentChatError("MESSAGE_INVALID_DURATION", text, ("post", "--help")) from None
+    messages.expiry(clock.now(), duration)
+    return duration
+
+
+def _conditions(call: Call) -> Conditions | None:
+    """What must hold for this post; None for nothing."""
+    if not (call.given("request_id") or call.given("if_latest") or call.flag("if_read")):
+        return None
+    from agent_chat.conditions import Conditions
+
+    if call.given("request_id") and not call.text("request_id"):
+        raise call.usage("--request-id takes an id, not an empty word")
+    return Conditions(call.text("request_id"), call.number("if_latest", "--if-latest", -1), call.flag("if_read"))
+
+
+def _delivery(channel: Channel, name: str) -> dict[str, str]:
+    from agent_chat import receipts
+
+    message = channel.log.message(name)
+    return receipts.delivery(channel, message) if message else {}
 
 
 def body(call: Call) -> str:

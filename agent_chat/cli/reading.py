@@ -15,10 +15,11 @@ from agent_chat.storage import oslock, watch
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from agent_chat.channel import Channel
     from agent_chat.presence import Announced
+    from agent_chat.receipts import Undelivered
 
 DEFAULT_TIMEOUT = 900  # seconds
 NEVER = float("inf")  # a deadline
@@ -31,7 +32,7 @@ def run(call: Call) -> int:
 class Reader:
     """Who reads, and how the answer looks: what read and wait have in common."""
 
-    __slots__ = ("agent", "call", "every_audit", "limit", "max_bytes", "shape")
+    __slots__ = ("after", "agent", "call", "every_audit", "excluded", "limit", "max_bytes", "shape")
 
     def __init__(self, call: Call) -> None:
         self.call = call
@@ -42,41 +43,62 @@ class Reader:
             "max_bytes", "--max-bytes", output.ENVELOPE_LIMIT if self.shape == "envelope" else 0
         )
         self.every_audit = call.flag("audit") or os.environ.get("AGENT_CHAT_AUDIT") == "all"
+        self.excluded = call.excluded()
+        self.after = call.number("after", "--after", -1)
 
     def look(self, channel: Channel, persist: bool = False) -> cursors.Unread:
-        return cursors.look(channel, self.agent, self.every_audit, persist)
+        return cursors.look(channel, self.agent, self.every_audit, persist, self.excluded)
 
-    def page(self, channel: Channel, unread: cursors.Unread, is_moving: bool) -> tuple[str, int]:
-        """The answer, and how many messages it shows."""
+    def page(
+        self, channel: Channel, unread: cursors.Unread, is_moving: bool, told: Sequence[Undelivered] = ()
+    ) -> tuple[str, int]:
+        """The answer, and how many messages it shows. `told`: what expired before its recipients saw it."""
         bounds = self.limit, self.max_bytes
         unread.load(channel, *bounds)
         page = output.page(channel.name, unread.messages, self.shape, *bounds, cut=not self.call.given("max_bytes"))
         count = unread.whole_numbers(page.count)
         if count > page.count:
             page = output.page(channel.name, unread.messages[:count], self.shape)
-        left = unread.left(count)
         cursor = unread.after(count) if is_moving else unread.cursor
         if self.shape == "json":
-            return self._object(channel, unread, count, cursor), count
+            return self._object(channel, unread, count, cursor, told), count
         if not count:
-            return f"(no new messages for {self.agent} in {channel.name!r}; cursor at #{cursor})\n", 0
-        text = page.text if self.shape == "markdown" else f"{output.CAUTION}\n{page.text}"
+            above = f" above #{self.after}" if self.after >= 0 else ""
+            text = f"(no new messages for {self.agent}{above} in {channel.name!r}; cursor at #{cursor})\n"
+        else:
+            text = page.text if self.shape == "markdown" else f"{output.CAUTION}\n{page.text}"
         if page.cut:
             number = unread.messages[0].number
             text += (
                 f"cut: #{number} has {page.cut} bytes; all of it: {self._command('show', channel.name, str(number))}\n"
             )
+        for one in told:
+            shown = self._command("show", channel.name, str(one.number))
+            text += f"expired: #{one.number} was not seen in time by {', '.join(one.missed)}; its text: {shown}\n"
+        left = unread.left(count)
         if left:
-            again = self._command("read", channel.name, "--as", self.agent)
-            text += f"more: {left} message{'s' if left > 1 else ''}; next: {again}\n"
+            above = str(unread.messages[count - 1].number) if count and self.after >= 0 else ""
+            text += f"more: {left} message{'s' if left > 1 else ''}; next: {self.again(channel, above)}\n"
         return text, count
+
+    def again(self, channel: Channel, above: str = "") -> str:
+        """The command that reads what is left, with the same choice of messages."""
+        words = ["read", channel.name, "--as", self.agent, *(("--after", above) if above else ())]
+        for option in ("exclude_topic", "exclude_from"):
+            for word in self.call.words(option):
+                words += ["--" + option.replace("_", "-"), word]
+        return self._command(*words, *(("--audit",) if self.call.flag("audit") else ()))
 
     def _command(self, *words: str) -> str:
         return output.command_line(words, self.call.text("root"))
 
-    def _object(self, channel: Channel, unread: cursors.Unread, count: int, cursor: int) -> str:
+    def _object(
+        self, channel: Channel, unread: cursors.Unread, count: int, cursor: int, told: Sequence[Undelivered]
+    ) -> str:
         shown = [output.message_object(channel.name, message) for message in unread.messages[:count]]
         result = {"channel": channel.name, "agent": self.agent, "messages": shown, "cursor": cursor}
+        if told:
+            result["expired"] = [one.record() for one in told]
         return output.as_json({**result, "latest_seq": unread.latest, "has_more": unread.left(count) > 0})
 
     def deliver(
@@ -90,7 +112,8 @@ class Reader:
         with cursors.reading(channel, self.agent, patience):
             cursors.begin(channel, self.agent)
             unread = self.look(channel, persist=True)
-            text, count = self.page(channel, unread, is_moving=True)
+            told, done = _undelivered(channel, unread)
+            text, count = self.page(channel, unread, True, told)
             if only_news and not count:
                 return False
             with cursors.prepare(channel, self.agent, unread, count) as move:
@@ -99,6 +122,8 @@ class Reader:
                 self.tell_odd(channel, unread)
                 output.emit(text, sync=True)
                 move()
+                if done:
+                    _forget(channel, self.agent, done)
         return True
 
     def tell_odd(self, channel: Channel, unread: cursors.Unread) -> None:
@@ -120,6 +145,13 @@ def _read(call: Call) -> int:
     reader = Reader(call)
     with call.channel() as channel:
         reader.tell_stranger(channel)
+        if call.given("after"):
+            if call.flag("all"):
+                raise call.usage("--after and --all exclude each other")
+            unread = cursors.since(channel, reader.agent, reader.after, reader.every_audit, reader.excluded)
+            reader.tell_odd(channel, unread)
+            output.emit(reader.page(channel, unread, is_moving=False)[0])
+            return OK
         if call.flag("all"):
             return _read_all(reader, channel)
         if call.flag("peek"):
@@ -133,13 +165,29 @@ def _read(call: Call) -> int:
 
 def _read_all(reader: Reader, channel: Channel) -> int:
     unread = reader.look(channel)
-    unread.entries = messages.entries(channel)
+    excluded = reader.excluded
+    unread.entries = [entry for entry in messages.entries(channel) if not (excluded and excluded(entry))]
     if not reader.call.given("max_bytes"):
         reader.max_bytes = 0
     unread.unreadable = list(channel.log.unreadable.values())
     reader.tell_odd(channel, unread)
     output.emit(reader.page(channel, unread, is_moving=False)[0])
     return OK
+
+
+def _undelivered(channel: Channel, unread: cursors.Unread) -> tuple[list[Undelivered], list[str]]:
+    """What the reader's own expired messages have come to, and the marks that are done with then."""
+    if not unread.expiring:
+        return [], []
+    from agent_chat import receipts
+
+    return receipts.undelivered(channel, unread.expiring, unread.latest)
+
+
+def _forget(channel: Channel, agent: str, done: list[str]) -> None:
+    from agent_chat import receipts
+
+    receipts.forget(channel, agent, done)
 
 
 def _ack(call: Call) -> int:
@@ -243,10 +291,7 @@ def _serve(reader: Reader, channel: Channel, ended: Callable[[], bool], patience
     if not reader.call.flag("peek"):
         return reader.deliver(channel, True, ended, patience)
     senders = list(dict.fromkeys(entry.sender for entry in unread.entries))
-    count, following = (
-        len(unread.entries),
-        output.command_line(("read", channel.name, "--as", reader.agent), reader.call.text("root")),
-    )
+    count, following = len(unread.entries), reader.again(channel)
     result: dict[str, object] = {"channel": channel.name, "agent": reader.agent, "count": count, "from": senders}
     plural = "s" if count > 1 else ""
     text = (

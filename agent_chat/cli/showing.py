@@ -19,8 +19,9 @@ def run(call: Call) -> int:
         with call.channel() as channel:
             return _print(channel, messages.by_number(channel, number), shape)
     count = call.number("count", "-n", default=3, least=1)
+    excluded = call.excluded()
     with call.channel() as channel:
-        found = messages.newest(channel, count)
+        found = messages.newest(channel, count, excluded)
         output.skipped(channel.name, channel.log.unreadable.values())
         if not found and shape != "json":
             output.emit(f"(no messages in {channel.name!r})\n")

@@ -36,7 +36,8 @@ _RECOVERY = {
     "--reason": "reason",
 }
 _FORMAT = {"--format": "format"}
-_BOUNDS = {"--limit": "limit", "--max-bytes": "max_bytes", "--audit": "audit?"}
+_EXCLUDE = {"--exclude-topic": "exclude_topic*", "--exclude-from": "exclude_from*"}
+_BOUNDS = {**_EXCLUDE, "--limit": "limit", "--max-bytes": "max_bytes", "--audit": "audit?"}
 _ASKED = {**_AS, "--reason": "reason"}
 _HANDOVER = {
     **_AS,
@@ -69,6 +70,11 @@ COMMANDS: dict[str, Spec] = {
             "--reply": "reply",
             "--status": "status",
             "--session": "session",
+            "--topic": "topic",
+            "--request-id": "request_id",
+            "--if-latest": "if_latest",
+            "--if-read": "if_read?",
+            "--expires-in": "expires_in",
             "--force": "force?",
         },
     ),
@@ -76,7 +82,7 @@ COMMANDS: dict[str, Spec] = {
         "reading",
         "show what is new for --as and move its cursor",
         ("channel",),
-        {**_AS, **_FORMAT, **_BOUNDS, "--peek": "peek?", "--all": "all?"},
+        {**_AS, **_FORMAT, **_BOUNDS, "--peek": "peek?", "--all": "all?", "--after": "after"},
     ),
     "wait": (
         "reading",
@@ -99,6 +105,7 @@ COMMANDS: dict[str, Spec] = {
         {
             **_AS,
             **_FORMAT,
+            **_EXCLUDE,
             "--audit": "audit?",
             "--timeout": "timeout",
             "--interval": "interval",
@@ -110,8 +117,23 @@ COMMANDS: dict[str, Spec] = {
         "showing",
         "show the last messages, no cursor involved",
         ("channel",),
-        {**_FORMAT, "-n": "count", "--last": "count"},
+        {**_FORMAT, **_EXCLUDE, "-n": "count", "--last": "count"},
     ),
+    "topics": ("conversations", "list the topics: how many messages, the last one and its time", ("channel",), {}),
+    "thread": (
+        "conversations",
+        "show the conversation of a message as a tree; with --format whole",
+        ("channel", "number"),
+        {**_FORMAT, "-n": "count"},
+    ),
+    "receipts": ("conversations", "tell what became of a message, for each recipient", ("channel", "number"), {}),
+    "search": (
+        "conversations",
+        "find messages by the words in their titles and bodies",
+        ("channel", "words+"),
+        {"-n": "count"},
+    ),
+    "log": ("conversations", "list the last messages, one line each", ("channel",), {"-n": "count"}),
     "show": ("showing", "show one message by its number", ("channel", "number"), _FORMAT),
     "ack": (
         "reading",
