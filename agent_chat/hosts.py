@@ -18,7 +18,7 @@ import sys
 
 from agent_chat import clock, names
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import disk, sweep
+from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -48,6 +48,10 @@ class Session:
         self.at = more.get("at", "")  # when this was written
         self.root = more.get("root", "")  # the root and the channels that the host's settings name
         self.channels = more.get("channels", "")
+
+    def is_same(self, other: Session) -> bool:
+        """Whether it says the same, whenever that was written."""
+        return all(getattr(self, key) == getattr(other, key) for key in _KEYS if key != "at")
 
     def is_here(self) -> bool:
         """Whether it has not said that it ended, and its process, where that is known, lives."""
@@ -139,12 +143,18 @@ def started(pid: str) -> str:
 def register(root: str, session: Session, home: str = "") -> None:
     """Write it down; another session of the same process is over. A new root below `home` is private. OSError."""
     path = os.path.join(root, FOLDER)
-    disk.make_folders(path, home)
+    if not os.path.isdir(path):
+        disk.make_folders(path, home)
     session.started = started(session.pid)
     with disk.Folder.open(path) as folder:
-        if not folder.exists(_file(session.session)):
+        present = _read(folder, _file(session.session))
+        if present and present.is_same(session):
+            return
+        if not present:
             if not folder.exists(".gitignore"):
                 folder.replace(".gitignore", b"*\n", sync=False)
+            from agent_chat.storage import sweep
+
             sweep.sweep_temporaries(folder)
             _tidy(folder, session)
         _write(folder, session)

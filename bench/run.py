@@ -105,15 +105,15 @@ def environment() -> dict[str, str]:
 class Process:
     """A started process of this interpreter. Its output must fit into a pipe."""
 
-    def __init__(self, *words: str) -> None:
+    def __init__(self, *words: str, stdin: str = os.devnull, **variables: str) -> None:
         self._out, out = os.pipe()
         self._err, err = os.pipe()
-        null = os.open(os.devnull, os.O_RDONLY)
-        actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate((null, out, err))]
-        command = [sys.executable, *words]
+        given = os.open(stdin, os.O_RDONLY)
+        actions = [(os.POSIX_SPAWN_DUP2, fd, target) for target, fd in enumerate((given, out, err))]
+        command, known = [sys.executable, *words], {**environment(), **variables}
         self._began = time.perf_counter()
-        self.pid = os.posix_spawn(sys.executable, command, environment(), file_actions=actions)
-        for fd in (null, out, err):
+        self.pid = os.posix_spawn(sys.executable, command, known, file_actions=actions)
+        for fd in (given, out, err):
             os.close(fd)
 
     def end(self) -> Run:

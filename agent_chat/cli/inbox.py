@@ -108,11 +108,14 @@ class _Inbox:
             return output.command_line(words)
         return output.command_line(words, os.environ.get("AGENT_CHAT_ROOT", ""))
 
-    def notice(self, limit: int = LIMIT) -> str:
-        """`bob has unread messages: …` in one line; empty when there are none."""
+    def notice(self, limit: int = LIMIT, roster: list[str] | None = None) -> str:
+        """`bob has unread messages: …` in one line; empty when there are none. `roster` gets who is where."""
         mail: list[_Mail] = []
 
         def look(channel: Channel) -> None:
+            if roster is not None:
+                members = [member for member in channel.meta.members if names.is_name(member)]
+                roster.append(f"#{channel.name} {', '.join(members[:20])}".rstrip())
             unread = self.unread(channel)
             if unread.entries:
                 mail.append(_Mail(channel.name, unread))
@@ -122,16 +125,18 @@ class _Inbox:
             return ""
         head = f"{_MARK}{self.agent} has unread messages: "
         following = "; read: " + output.visible(self.command("read", mail[0].channel, "--as", self.agent))
-        room = limit - len(head) - len(following) - 40
-        parts: list[str] = []
-        for one in mail:
-            part = one.shown()
-            room -= len(part) + 2
-            if room < 0 and parts:
-                break
-            parts.append(part)
-        left = len(mail) - len(parts) + unseen
-        return (head + "; ".join(parts) + following + f"; and {left} more channels" * (left > 0))[:limit]
+        shown = _joined([one.shown() for one in mail], limit - len(head) - len(following) - 40)
+        left = len(mail) - len(shown) + unseen
+        return (head + "; ".join(shown) + following + f"; and {left} more channels" * (left > 0))[:limit]
+
+
+def _joined(parts: list[str], room: int) -> list[str]:
+    """As many of these as fit into `room` characters with what stands between them, and at least one."""
+    for at, part in enumerate(parts):
+        room -= len(part) + 2
+        if room < 0 and at:
+            return parts[:at]
+    return parts
 
 
 # ---- the hooks ------------------------------------------------------------------------------------------
@@ -146,8 +151,17 @@ def _say(text: str, event: Event) -> None:
         return
     name = "" if os.environ.get("CLAUDECODE") else hosts.field(event(), "hook_event_name")
     if name:
-        text = output.as_json({"hookSpecificOutput": {"hookEventName": name, "additionalContext": text}})
-    output.emit(text if name else text + "\n")
+        inner = f'{{"hookEventName": {_json(name)}, "additionalContext": {_json(text)}}}'
+        text = f'{{"hookSpecificOutput": {inner}}}'
+    output.emit(text + "\n")
+
+
+def _json(text: str) -> str:
+    """A text in JSON, in ASCII; importing json costs half as much as starting Python."""
+    units = text.encode("utf-16-be", "surrogatepass")
+    codes = [units[at] << 8 | units[at + 1] for at in range(0, len(units), 2)]
+    plain = frozenset(range(32, 127)) - {34, 92}  # but the quote and the backslash
+    return '"' + "".join(chr(code) if code in plain else f"\\u{code:04x}" for code in codes) + '"'
 
 
 def _session(event: Event) -> None:
@@ -169,29 +183,19 @@ def _session(event: Event) -> None:
         return
     _export(inbox)
     _register(inbox)
-    notice = inbox.notice(LIMIT // 2)
-    if notice or not os.environ.get("AGENT_CHAT_NAME"):  # nobody has told the agent yet
-        notice = "\n".join(filter(None, [_roster(inbox, LIMIT // 2 - 1), notice]))
+    roster: list[str] = []
+    notice = inbox.notice(LIMIT // 2, roster)
+    if roster and (notice or not os.environ.get("AGENT_CHAT_NAME")):  # nobody has told the agent yet
+        notice = "\n".join(filter(None, [_roster(inbox.agent, roster, LIMIT // 2 - 1), notice]))
     _say(notice, inbox.event)
 
 
-def _roster(inbox: _Inbox, limit: int) -> str:
-    """`you are bob; channels: #review alice, bob` in one line; empty where there is no channel."""
-    parts: list[str] = []
-
-    def look(channel: Channel) -> None:
-        members = [member for member in channel.meta.members if names.is_name(member)]
-        parts.append(f"#{channel.name} {', '.join(members[:20])}".rstrip())
-
-    unseen = inbox.each(look)
-    text, shown = f"{_MARK}you are {inbox.agent}; channels: ", 0
-    for part in parts:
-        if shown and len(text) + len(part) > limit - 30:
-            break
-        text += ("; " if shown else "") + part
-        shown += 1
-    left = len(parts) - shown + unseen
-    return (text + f"; and {left} more" * (left > 0))[:limit] if parts else ""
+def _roster(agent: str, parts: list[str], limit: int) -> str:
+    """`you are bob; channels: #review alice, bob` in one line."""
+    head = f"{_MARK}you are {agent}; channels: "
+    shown = _joined(parts, limit - len(head) - 20)
+    left = len(parts) - len(shown)
+    return (head + "; ".join(shown) + f"; and {left} more" * (left > 0))[:limit]
 
 
 def _export(inbox: _Inbox) -> None:
@@ -203,7 +207,7 @@ def _export(inbox: _Inbox) -> None:
     for name in ("AGENT_CHAT_ROOT", "AGENT_CHAT_CHANNELS"):
         known[name] = hosts.setting(os.environ, name)
     lines = [
-        "export {}='{}'\n".format(name, value.replace("'", "'\\''"))
+        f"export {name}={output.quoted(value)}\n"
         for name, value in known.items()
         if value and "\n" not in value and "\0" not in value
     ]
@@ -284,7 +288,7 @@ def _texts(inbox: _Inbox) -> str:
 def _stop(event: Event) -> None:
     notice = _Inbox(event).notice()
     if notice:
-        output.emit(output.as_json({"systemMessage": notice}))
+        output.emit(f'{{"systemMessage": {_json(notice)}}}\n')
 
 
 def _end(event: Event) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import shlex
 from pathlib import Path
 
 import pytest
 from envelopes import parse
 from support import Root, make_root
+
+from agent_chat.cli import output
 
 ENVELOPE = {"AGENT_CHAT_FORMAT": "envelope"}
 READ = ["read", "c", "--as", "bob"]
@@ -168,3 +171,8 @@ def test_the_whole_thread_is_the_whole_thread(root: Root) -> None:
     for number in range(1, 6):
         root.put(number, "x" * 6000)
     assert len(parse(root.ok(*READ, "--all", **ENVELOPE).out)[0]) == 5
+
+
+def test_a_word_is_quoted_as_a_posix_shell_takes_it() -> None:
+    words = ["", "a", "a b", "it's", "ü", "a\nb", "$x", "~", "-", "#", "'\"", "\udcff", *map(chr, range(300))]
+    assert list(map(output.quoted, words)) == list(map(shlex.quote, words))
