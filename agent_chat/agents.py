@@ -5,7 +5,20 @@ Derived at each call from registrations, held locks, messages, cursors and recor
 
 from __future__ import annotations
 
-from agent_chat import cursors, events, messages, names, path_locks, people, policy, presence, tasks, turns
+from agent_chat import (
+    audit,
+    cursors,
+    events,
+    frontmatter,
+    messages,
+    names,
+    path_locks,
+    people,
+    policy,
+    presence,
+    tasks,
+    turns,
+)
 from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
@@ -14,6 +27,7 @@ if TYPE_CHECKING:
 
     from agent_chat.arrivals import Entry
     from agent_chat.channel import Channel
+    from agent_chat.frontmatter import Message
     from agent_chat.path_locks import Lock
     from agent_chat.people import Session
     from agent_chat.tasks import Task
@@ -21,7 +35,7 @@ if TYPE_CHECKING:
 
 RESTING = ("idle", "stopped")
 _STATUS_EVENT = "event.status"
-_SHOWN = 4  # messages in a digest
+_SHOWN, _WORK = 4, 8  # messages, and tasks and locks, in a digest
 
 
 class Agent:
@@ -118,23 +132,35 @@ def _look(channel: Channel, found: dict[str, Agent], damaged: list[AgentChatErro
             agent.unread = len(cursors.look(channel, agent.name).entries)
         except AgentChatError:
             agent.unread = None  # `doctor` names the cure
-    held, more = channel.look("task", tasks.everything)
-    locks, worse = channel.look("path", path_locks.survey)
-    damaged += [*more, *worse]
-    for task in held:
-        agent_of = found.get((task.owner or "").lower())
-        if agent_of and task.status not in tasks.FINAL:
-            agent_of.tasks.append(task)
-    for lock in locks:
+    for look in (_look_at_tasks, _look_at_locks, _look_at_turn):
+        try:
+            damaged += look(channel, found)
+        except AgentChatError as error:  # what cannot be read at all hides nothing else
+            damaged.append(error)
+
+
+def _look_at_tasks(channel: Channel, found: dict[str, Agent]) -> list[AgentChatError]:
+    listed, damaged = channel.look("task", tasks.everything)
+    for task in listed:
+        agent = found.get((task.owner or "").lower())
+        if agent and task.status not in tasks.FINAL:
+            agent.tasks.append(task)
+    return damaged
+
+
+def _look_at_locks(channel: Channel, found: dict[str, Agent]) -> list[AgentChatError]:
+    listed, damaged = channel.look("path", path_locks.survey)
+    for lock in listed:
         if lock.owner.lower() in found:
             found[lock.owner.lower()].locks.append(lock)
-    try:
-        turn = channel.look("turn", turns.find)
-    except AgentChatError as error:
-        damaged.append(error)
-    else:
-        if turn and turn.state == turns.OPEN and turn.holder.lower() in found:
-            found[turn.holder.lower()].turn = turn
+    return damaged
+
+
+def _look_at_turn(channel: Channel, found: dict[str, Agent]) -> list[AgentChatError]:
+    turn = channel.look("turn", turns.find)
+    if turn and turn.state == turns.OPEN and turn.holder.lower() in found:
+        found[turn.holder.lower()].turn = turn
+    return []
 
 
 def _look_at_messages(channel: Channel, found: dict[str, Agent]) -> None:
@@ -154,3 +180,65 @@ def _event(channel: Channel, entry: Entry) -> dict[str, Any] | None:
         return events.decode(channel.name, message) if message else None
     except AgentChatError:
         return None  # `event read` and `doctor` name it; an older one counts
+
+
+# ---- one agent closely ------------------------------------------------------------------------------------------
+
+
+def is_resting(agent: Agent, above: int) -> bool:
+    """Whether it says that it rests, or has written a message numbered above this."""
+    return agent.state in RESTING or bool(agent.last and agent.last[-1].number > above)
+
+
+def last_number(agent: Agent) -> int:
+    return agent.last[-1].number if agent.last else 0
+
+
+def digest(channel: Channel, agent: Agent, limit: int) -> str:
+    """What it does, in at most `limit` bytes: its open work, and its last messages as far as there is room."""
+    work = [_headline(channel, agent), *_work(agent)]
+    said = [found for entry in agent.last for found in [channel.log.message(entry.name)] if found]
+    for excerpt in (400, 200, 100, 40, 0):
+        text = "\n".join([*work, *(_said(message, excerpt) for message in said)])
+        if len(text.encode("utf-8")) <= limit:
+            return text
+    return text.encode("utf-8")[:limit].decode("utf-8", "ignore")
+
+
+def _headline(channel: Channel, agent: Agent) -> str:
+    parts = ["not waiting" if agent.waiting is None else f"waiting since {agent.waiting}".removesuffix(" since ")]
+    if agent.status:
+        detail = f" ({_short(str(agent.status['detail']), 200)})" if agent.status.get("detail") else ""
+        parts.append(f"{agent.state}{detail} at {agent.status['ts']}")
+    if agent.session:
+        parts.append(f"joined {agent.session.joined_at[:19]}")
+    if agent.turn:
+        parts.append(f"holds the turn (v{agent.turn.version})")
+    if agent.unread:
+        parts.append(f"{agent.unread} unread")
+    return f"{agent.name} in {channel.name}: {'; '.join(parts)}"
+
+
+def _work(agent: Agent) -> list[str]:
+    lines = []
+    for task in agent.tasks:
+        lease = f" until {task.lease_expires_at[:19]}" if task.lease_expires_at else ""
+        lines.append(f"task {task.id} [{task.status}]{lease} {_short(task.title, 80)}")
+    for lock in agent.locks:
+        lines.append(f"lock {_short(lock.shown_paths(), 120)} until {lock.expires_at[:19]}")
+    if len(lines) > _WORK:
+        lines = [*lines[:_WORK], f"and {len(lines) - _WORK} more"]
+    return lines
+
+
+def _said(message: Message, excerpt: int) -> str:
+    """A message in a line or two. Its text is indented, so that it cannot look like a line of ours."""
+    head = f"#{message.number} {message.ts[:19]} [{_short(message.status, 40)}] {_short(message.title, 100)}"
+    is_audit = audit.concerned(message) is not None
+    return head if is_audit or not excerpt else f"{head}\n  {_short(message.body, excerpt)}"
+
+
+def _short(text: str, limit: int) -> str:
+    """The beginning of a text, as one line."""
+    line = frontmatter.one_line(text.replace("\n", " "))
+    return line if len(line) <= limit else line[: limit - 1] + "\N{HORIZONTAL ELLIPSIS}"

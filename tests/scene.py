@@ -46,6 +46,8 @@ LOOKING: dict[str, list[list[str]]] = {
     "state": [["state", "c"]],
     "policy show": [["policy", "show", "c"]],
     "turn show": [["turn", "show", "c"]],
+    "agents": [["agents", "c"]],
+    "digest": [["digest", "c", "--of", "alice"]],
     "requests": [["requests", "c"]],
     "version": [["version"]],
 }

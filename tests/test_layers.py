@@ -58,6 +58,7 @@ RANKS = {
     "agent_chat.decisions": 7,
     "agent_chat.conversations": 6,
     "agent_chat.receipts": 7,
+    "agent_chat.agents": 7,
     "agent_chat.state": 7,
     "agent_chat.compaction": 7,
     "agent_chat.doctor": 7,

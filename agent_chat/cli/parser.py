@@ -74,6 +74,8 @@ HELP = {
     "resolve_publication": ("WORD", "rollback or published: your word on whether the change was published"),
     "discard_journal": ("", "put a damaged journal aside (needs --reason)"),
     "recovery": ("WORD", "explicit (default) or auto: who settles what a crash left"),
+    "of": ("NAME", "the agent it is about"),
+    "wait": ("", "until it says idle or stopped, or writes a message (300 s at most)"),
     "orchestrator": ("NAME", "the agent that directs"),
     "worker": ("NAME", "the agent that does"),
     "version": ("V", "the version of the turn that you know"),

@@ -240,6 +240,13 @@ COMMANDS: dict[str, Spec] = {
         ("channel", "request"),
         {"--reason": "reason"},
     ),
+    "agents": ("agents", "list who is here: waiting, status, last message, unread, work", ("channel",), {}),
+    "digest": (
+        "agents",
+        "show what one agent does: its open work and last messages, at most 2 KB",
+        ("channel",),
+        {"--of": "of", "--wait": "wait?", "--timeout": "timeout"},
+    ),
     "turn open": (
         "turns",
         "begin to take turns: the orchestrator has the first one",
