@@ -232,12 +232,13 @@ def lines(folder: disk.Folder, stamp: Stamp | None) -> tuple[list[bytes], bool]:
     found.pop()  # what follows the last line feed: nothing, or a torn line
     if stamp is not None and stamp.size == len(data):
         return found, True
-    return [text for text in found if _is_sound(text)], False
+    return [text for text in found if is_sound(text)], False
 
 
-def _is_sound(text: bytes) -> bool:
+def is_sound(text: bytes) -> bool:
+    """Whether it is a line of the index."""
     try:
-        return entry(text).number == names.message_number(name_of(text)) > 0
+        return entry(text).number == names.message_number(name_of(text)) > 0 and int(text.split(b"\t", 3)[2]) >= 0
     except ValueError:
         return False
 

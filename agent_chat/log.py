@@ -175,6 +175,8 @@ class Log:
             if base:
                 here.stamp.size, here.stamp.count, here.stamp.top = base.size, base.count, base.top
         else:
+            lines = [line for line in lines if arrivals.is_sound(line)]
+            known = set(map(arrivals.name_of, lines))
             first = {arrivals.name_of(line): line for line in reversed(lines)}  # two may have noted the same one
             kept = (line for line in lines if first[arrivals.name_of(line)] is line)
             here.indexed, here.kept = None, [line for line in kept if arrivals.name_of(line) in listed]

@@ -83,13 +83,19 @@ class Damage:
             kind = self.random.choice(kinds)
             try:
                 self.done.append(f"{kind.__name__[1:]} {kind()}")
-            except (OSError, ValueError, IndexError) as error:  # what it chose has become something else
+            except (
+                OSError,
+                ValueError,
+                IndexError,
+                RecursionError,
+            ) as error:  # what it chose has become something else
                 self.done.append(f"{kind.__name__[1:]}: {error}")
 
     # ---- what it may choose --------------------------------------------------------------------------
 
     def _files(self) -> list[Path]:
-        return sorted(path for path in self.folder.rglob("*") if stat.S_ISREG(path.lstat().st_mode))
+        found = ((path, path.lstat()) for path in self.folder.rglob("*"))
+        return sorted(path for path, about in found if stat.S_ISREG(about.st_mode) and about.st_size < 2**20)
 
     def _any(self) -> Path:
         """A file, messages no likelier than records."""
@@ -146,11 +152,13 @@ class Damage:
         path = self.random.choice([path for path in self._files() if path.suffix == ".json"])
         found = json.loads(path.read_bytes())
         place = found
-        while True:
+        while isinstance(place, (dict, list)) and place:
             key = self.random.choice(list(place) if isinstance(place, dict) else range(len(place)))
             if not isinstance(place[key], (dict, list)) or not place[key] or self.random.random() < 0.4:
                 break
             place = place[key]
+        else:
+            return self._write(path, json.dumps(self.random.choice(ODD_VALUES)).encode())
         what = self.random.randrange(8)
         if what == 0:
             del place[key]

@@ -263,6 +263,22 @@ def test_a_damaged_index_stops_nobody_and_hides_nothing(root: Root, where: str, 
     assert indexed(root)[-2:] == root.names()[-2:]
 
 
+@pytest.mark.parametrize(
+    "old, new", [(b"\t2\t1\t", b"\t2\t1x"), (b"\t2\t1\t", b"\tz\t1\t"), (b"\t2\t1\t", b"\t2\tz\t")]
+)
+def test_a_damaged_line_is_found_when_the_index_is_made_anew(root: Root, old: bytes, new: bytes) -> None:
+    for number in (1, 2, 3, 4):
+        root.put(number)
+    noted(root)
+    path = root.folder() / ".index" / "arrivals"
+    assert old in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(old, new))
+    (root.folder() / root.names()[2]).unlink()  # so that a line has to go
+    assert root.ok("state", "c").out and root.ok("peek", "c", "-n", "9").out.count("title: ") == 3
+    assert root.post().out.startswith("posted #5 ")
+    assert sorted(indexed(root)) == root.names()
+
+
 @pytest.mark.skipif(os.name == "nt", reason="needs links and pipes")
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe", "dangling link"])
 @pytest.mark.parametrize("where", ["", "arrivals", "stamp"])
