@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from agent_chat.channel import Channel
+    from agent_chat.storage.digests import Digests
+    from agent_chat.storage.journal import Content
 
     Result = TypeVar("Result")
 
@@ -53,9 +55,9 @@ class View:
         """The bytes of a record; None when there is none. STORAGE_* when it is no regular file."""
         return self._images[path] if path in self._images else journal.read(self._folder, path)
 
-    def read_all(self, folder: str) -> list[tuple[str, bytes | AgentChatError | OSError]]:
-        """Path and bytes of every record in a folder, or why it cannot be read."""
-        return _with(self._images, folder, journal.read_all(self._folder, folder))
+    def read_all(self, folder: str, digests: Digests | None = None) -> list[tuple[str, Content]]:
+        """Path and bytes (or the digest of an unchanged one) of every record in a folder, or why it cannot be read."""
+        return _with(self._images, folder, journal.read_all(self._folder, folder, digests))
 
     def names(self, folder: str) -> list[str]:
         """The records in a folder, sorted by name; dot files are none."""
@@ -67,12 +69,14 @@ class View:
 
 
 def _with(
-    known: Mapping[str, bytes | None], folder: str, found: list[tuple[str, bytes | AgentChatError | OSError]]
-) -> list[tuple[str, bytes | AgentChatError | OSError]]:
+    known: Mapping[str, bytes | None], folder: str, found: list[tuple[str, Content]]
+) -> list[tuple[str, Content]]:
     """What was found, but the records that are `known` as they are known."""
     if not known:
         return found
-    more = [(path, data) for path, data in known.items() if data is not None and path.startswith(folder + "/")]
+    more: list[tuple[str, Content]] = [
+        (path, data) for path, data in known.items() if data is not None and path.startswith(folder + "/")
+    ]
     return [entry for entry in found if entry[0] not in known] + more
 
 
@@ -178,9 +182,9 @@ class Change:
             self._before[path] = journal.read(self.channel.folder, path)
         return self._before[path]
 
-    def read_all(self, folder: str) -> list[tuple[str, bytes | AgentChatError | OSError]]:
-        """Path and bytes of every record in a folder, or why it cannot be read; what was read before stays."""
-        found = _with(self._before, folder, journal.read_all(self.channel.folder, folder))
+    def read_all(self, folder: str, digests: Digests | None = None) -> list[tuple[str, Content]]:
+        """As View.read_all; what was read before stays."""
+        found = _with(self._before, folder, journal.read_all(self.channel.folder, folder, digests))
         self._before.update((path, data) for path, data in found if isinstance(data, bytes))
         return found
 

@@ -238,8 +238,8 @@ def _others(view: View, agent: str) -> tuple[int, list[Lock], list[AgentChatErro
     """Now, the locks of others, and what is wrong with the records."""
     if view.pending:
         return view.now, [], [view.pending.refusal(view.channel.name, agent)]
-    found, damaged = path_locks.survey(view, agent)
-    return view.now, [lock for lock in found if not lock.is_held_by(agent)], damaged
+    found, damaged = path_locks.survey(view, agent, lambda owner, paths: owner.lower() != agent.lower())
+    return view.now, found, damaged
 
 
 def _covering(held: Sequence[tuple[Lock, Sequence[tuple[str, str]]]], entry: Entry) -> list[Lock]:

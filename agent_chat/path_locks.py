@@ -1,26 +1,24 @@
-"""Path locks `locks/<lock id>.json`: files that an agent says it is about to change.
+"""Lock records `locks/<lock id>.json`: files that an agent says it is about to change.
 
-Paths are compared in the one spelling of workspace.py. Several paths at once are all or nothing. A record
-that cannot be read might cover anything, so it stops every check and lock until `recover` puts it aside.
+Paths are compared in the one spelling of workspace.py. A record that cannot be read might cover anything, so it
+stops every check and lock until `recover` puts it aside.
 """
 
 from __future__ import annotations
 
-import os
-
 from agent_chat import claims, clock, names, patterns, tasks
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import records
+from agent_chat.storage.digests import Digests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
     from typing import Any
 
-    from agent_chat.change import Change, View
-    from agent_chat.channel import Channel
     from agent_chat.tasks import Source
-    from agent_chat.workspace import Entry, Workspace
+
+    Wanted = Callable[[str, Iterable[tuple[str, str]]], bool]
 
 FIELDS = (
     *("channel", "expires_at", "lock_id", "locked_at", "owner", "paths"),
@@ -29,7 +27,6 @@ FIELDS = (
 _OPTIONAL = ("previous_expires_at", "previous_owner", "recovery_reason")
 _KINDS = (patterns.FILE, patterns.DIRECTORY, patterns.PATTERN)
 PATH_FIELDS = ("display_path", "kind", "normalized_path")
-DEFAULT = 300 * clock.SECOND
 
 
 class Lock:
@@ -54,6 +51,23 @@ class Lock:
         for key in FIELDS:
             setattr(self, key, record.get(key))
 
+    @classmethod
+    def of_digest(cls, path: str, texts: Sequence[str]) -> Lock:
+        """The lock whose `digest` this is."""
+        made = cls.__new__(cls)
+        made.path = path
+        made.channel, made.expires_at, made.lock_id, made.locked_at, made.owner = texts[:5]
+        previous = [text or None for text in texts[5:8]]
+        made.previous_expires_at, made.previous_owner, made.recovery_reason = previous
+        made.updated_at = texts[8]
+        made.paths = [dict(zip(PATH_FIELDS, texts[at : at + 3])) for at in range(9, len(texts), 3)]
+        return made
+
+    def digest(self) -> list[str]:
+        """All of it: the fields in order, then each path's; none of them can be empty but those that are null."""
+        texts = [getattr(self, key) or "" for key in FIELDS if key != "paths"]
+        return texts + [one[key] for one in self.paths for key in PATH_FIELDS]
+
     def record(self) -> dict[str, Any]:
         return {key: getattr(self, key) for key in FIELDS}
 
@@ -69,10 +83,6 @@ class Lock:
     def is_expired(self, now: int) -> bool:
         is_over = now >= clock.parse_stamp(self.expires_at)
         return is_over or clock.parse_stamp(self.updated_at) > now + claims.CLOCK_SKEW
-
-    def meets(self, entry: Entry, space: Workspace) -> bool:
-        """Whether a path can be both in this lock and in `entry`."""
-        return any(space.meet(one["kind"], one["normalized_path"], entry) for one in self.paths)
 
     def line(self) -> str:
         """`locked <id> owner=bob expires=…`."""
@@ -92,26 +102,42 @@ def command(verb: str, channel: str, typed: Sequence[str], *options: str) -> tup
 # ---- reading ------------------------------------------------------------------------------------------
 
 
-def everything(source: Source, actor: str = "") -> list[Lock]:
-    """All locks by id. The code of the first damaged record, which closes the family."""
-    found, damaged = survey(source, actor)
+def everything(source: Source, actor: str = "", wanted: Wanted | None = None) -> list[Lock]:
+    """All locks by id, as `survey`. The code of the first damaged record, which closes the family."""
+    found, damaged = survey(source, actor, wanted)
     if damaged:
         raise damaged[0]
     return found
 
 
-def survey(source: Source, actor: str = "") -> tuple[list[Lock], list[AgentChatError]]:
-    """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them."""
+def survey(source: Source, actor: str = "", wanted: Wanted | None = None) -> tuple[list[Lock], list[AgentChatError]]:
+    """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them.
+
+    `wanted`: asked about an owner and the (kind, normalized path) of each path of a lock; the others are left out.
+    """
+    channel, digests = source.channel.name, Digests(source.channel.folder, "locks")
     try:
-        listed = source.read_all("locks")
+        listed = source.read_all("locks", digests)
     except AgentChatError as error:
         raise tasks.storage_invalid("PATH_LOCK_STORAGE_INVALID", source, error) from None
     found, damaged = [], []
     for path, data in listed:
         try:
-            found.append(decode(source.channel.name, path, data, actor))
+            if isinstance(data, str):
+                texts = data.split("\t")
+                if texts[0].lower() == channel.lower():
+                    if wanted is None or wanted(texts[4], zip(texts[10::3], texts[11::3])):
+                        found.append(Lock.of_digest(path, texts))
+                    continue
+                data = source.read(path) or b""  # the channel's folder was renamed
+            lock = decode(channel, path, data, actor)
         except AgentChatError as error:
             damaged.append(error)
+            continue
+        if wanted is None or wanted(lock.owner, ((one["kind"], one["normalized_path"]) for one in lock.paths)):
+            found.append(lock)
+        digests.learn(path[6:], lock.digest())
+    digests.save()
     return found, damaged
 
 
@@ -194,183 +220,6 @@ def _shape(record: dict[str, Any]) -> Iterator[tuple[str, str]]:
         yield code, "a path in paths has not its three texts"
 
 
-def entries(space: Workspace, typed: Sequence[str]) -> list[Entry]:
-    """The canonical entries of some typed paths. PATH_LOCK_CONFLICT when two of them can meet."""
-    found: list[Entry] = []
-    for text in typed:
-        entry = space.entry(text)
-        for other in found:
-            if space.meet(other.kind, other.normalized_path, entry):
-                text = f"{other.display_path} and {entry.display_path} of this request overlap"
-                raise AgentChatError("PATH_LOCK_CONFLICT", text, ("lock", "--help"))
-        found.append(entry)
-    return found
-
-
-def check(channel: Channel, typed: Sequence[str], space: Workspace, actor: str = "") -> list[tuple[Lock, bool]]:
-    """The locks that any of these paths can be in, each with whether it is expired. PATH_LOCK_TRANSACTION_PENDING."""
-    wanted = [space.entry(text) for text in typed]
-
-    def found(view: View) -> list[tuple[Lock, bool]]:
-        listed = (lock for lock in everything(view, actor) if any(lock.meets(entry, space) for entry in wanted))
-        return [(lock, lock.is_expired(view.now)) for lock in listed]
-
-    return channel.look("path", found, must_lock=True)
-
-
-# ---- changing -----------------------------------------------------------------------------------------
-
-
-def lock(channel: Channel, owner: str, typed: Sequence[str], length: int, space: Workspace) -> Lock:
-    """Lock all of these paths or none. PATH_LOCK_CONFLICT, PATH_LOCK_RECOVERY_REQUIRED, PATH_LOCK_INVALID_PATH."""
-    names.agent(owner, "PATH_LOCK_INVALID_OWNER")
-    wanted = entries(space, typed)
-    with channel.change("path.locked", owner) as change:
-        met = [held for held in everything(change, owner) if any(held.meets(entry, space) for entry in wanted)]
-        if met:  # an active one first: recovering an expired one would not help
-            raise _conflict(change, min(met, key=lambda held: held.is_expired(change.now)), typed)
-        lock_id, stamp = os.urandom(16).hex(), clock.micro_stamp(change.now)
-        record: dict[str, object] = dict.fromkeys(FIELDS)
-        record.update({"channel": channel.name, "lock_id": lock_id, "owner": owner, "locked_at": stamp})
-        record.update({"updated_at": stamp, "expires_at": _expiry(change.now, length)})
-        record["paths"] = [dict(zip(PATH_FIELDS, (e.display_path, e.kind, e.normalized_path))) for e in wanted]
-        made = Lock(names.lock_file(lock_id), record)
-        change.put(made.path, made.encode())
-        _audit(change, "path.locked", made)
-    return made
-
-
-def unlock(channel: Channel, target: str, owner: str, space: Workspace) -> Lock:
-    """Give up one's own lock, expired or not. PATH_LOCK_NOT_FOUND, PATH_LOCK_OWNER_MISMATCH."""
-    names.agent(owner, "PATH_LOCK_INVALID_OWNER")
-    with channel.change("path.lock.unlocked", owner) as change:
-        held = _own(change, _find(change, target, space))
-        change.put(held.path, None)
-        _audit(change, "path.lock.unlocked", held)
-    return held
-
-
-def renew(channel: Channel, target: str, owner: str, length: int, space: Workspace) -> Lock:
-    """Prolong one's own unexpired lock. PATH_LOCK_RECOVERY_REQUIRED when it is expired."""
-    names.agent(owner, "PATH_LOCK_INVALID_OWNER")
-    with channel.change("path.lock.renewed", owner) as change:
-        held = _own(change, _find(change, target, space))
-        if held.is_expired(change.now):
-            raise _conflict(change, held, [target])
-        after = held.changed(change.now, expires_at=_expiry(change.now, length))
-        change.put(after.path, after.encode())
-        _audit(change, "path.lock.renewed", after)
-    return after
-
-
-def recover(channel: Channel, target: str, owner: str, reason: str, length: int, space: Workspace) -> Lock | str:
-    """Take over an expired lock with its id and paths, or put a damaged record aside (then where it lies now).
-
-    PATH_LOCK_INVALID_REASON, PATH_LOCK_NOT_FOUND, PATH_LOCK_NOT_STALE.
-    """
-    names.agent(owner, "PATH_LOCK_INVALID_OWNER")
-    if not tasks.is_reason(reason):
-        words = command("recover", channel.name, [target], "--as", owner, "--reason", "WHY")
-        raise AgentChatError("PATH_LOCK_INVALID_REASON", "a recovery needs a reason", words)
-    if target.endswith(".json"):
-        aside = _put_aside(channel, target, owner, reason.strip())
-        if aside:
-            return aside
-    with channel.change("path.lock.recovered", owner) as change:
-        held = _find(change, target, space)
-        if not held.is_expired(change.now):
-            text = f"{held.lock_id} is {held.owner}'s until {held.expires_at}"
-            raise AgentChatError("PATH_LOCK_NOT_STALE", text, ("locks", channel.name))
-        previous: dict[str, object] = {"previous_owner": held.owner, "previous_expires_at": held.expires_at}
-        previous["recovery_reason"] = reason.strip()
-        stamp = clock.micro_stamp(change.now)
-        values = {**previous, "owner": owner, "locked_at": stamp, "expires_at": _expiry(change.now, length)}
-        after = held.changed(change.now, **values)
-        change.put(after.path, after.encode())
-        _audit(change, "path.lock.recovered", after, previous)
-    return after
-
-
-def _put_aside(channel: Channel, name: str, owner: str, reason: str) -> str:
-    """Move what a damaged record's name holds to `locks/.damaged/`, and say so; where it lies now, empty for none."""
-    moved = ""
-    try:
-        with channel.change("path.lock.recovered", owner) as change:
-            if name not in change.names("locks") or not _is_damaged(change, f"locks/{name}"):
-                return ""
-            stamp = "." + clock.micro_stamp(change.now).replace(":", "")[:24]
-            is_record = names.is_record(name + stamp)
-            stem = name[:-5] if is_record else "unnamed"
-            aside = f"locks/.damaged/{stem}.json{stamp}"
-            try:
-                data = change.read(f"locks/{name}")
-            except (AgentChatError, OSError):
-                data = None
-            if data is not None and is_record:
-                change.put(aside, data)
-                change.put(f"locks/{name}", None)
-            else:
-                # A link, a folder, what cannot be read: no journal holds it. It is renamed, itself and not what
-                # it links to, before the message; a death between the two leaves it aside without its message.
-                with channel.folder.sub("locks") as locks, locks.sub(".damaged", create=True) as damaged:
-                    locks.move(name, aside[15:], damaged)
-                    moved = aside
-                    damaged.sync()
-                    locks.sync()
-            body: dict[str, object] = {"owner": None, "paths": [], "expires_at": None, "lease_expires_at": None}
-            body.update({"transaction_id": change.id, "recovery_reason": reason, "previous_owner": None})
-            body.update({"previous_expires_at": None, "put_aside": aside})
-            change.audit("path.lock.recovered", {"lock_id": stem}, body, [])
-    except (AgentChatError, OSError) as error:
-        if not moved:
-            raise
-        known = error if isinstance(error, AgentChatError) else AgentChatError("PATH_LOCK_STORAGE_ERROR", str(error))
-        text = f"{known.message}; but what was there lies at {moved} now"
-        raise AgentChatError(known.code, text, known.next or ("locks", channel.name)) from None
-    return aside
-
-
-def _is_damaged(change: Change, path: str) -> bool:
-    try:
-        read(change, path)
-    except AgentChatError:
-        return True
-    return False
-
-
-def _find(change: Change, target: str, space: Workspace) -> Lock:
-    """A lock by its id or by exactly one of its paths. PATH_LOCK_NOT_FOUND."""
-    if names.is_lock_id(target):
-        found = read(change, names.lock_file(target), change.actor)
-        if found:
-            return found
-    wanted = space.entry(target).normalized_path
-    for held in everything(change, change.actor):
-        if any(space.fold(one["kind"], one["normalized_path"]) == wanted for one in held.paths):
-            return held
-    text = f"no lock has the id or exactly the path {target}"
-    raise AgentChatError("PATH_LOCK_NOT_FOUND", text, ("locks", change.channel.name))
-
-
-def _own(change: Change, held: Lock) -> Lock:
-    if held.is_held_by(change.actor):
-        return held
-    text = f"{held.lock_id} ({held.shown_paths()}) is {held.owner}'s until {held.expires_at}"
-    raise AgentChatError("PATH_LOCK_OWNER_MISMATCH", text, ("locks", change.channel.name), {"owner": held.owner})
-
-
-def _conflict(change: Change, held: Lock, typed: Sequence[str]) -> AgentChatError:
-    """Why `typed` cannot be had: `held` is active, or expired and not recovered."""
-    channel, actor = change.channel.name, change.actor
-    if held.is_expired(change.now):
-        return expired(channel, actor, held, change.now, held.shown_paths())
-    details: dict[str, object] = {"lock_id": held.lock_id, "owner": held.owner, "expires_at": held.expires_at}
-    text = f"{held.shown_paths()} is locked by {held.owner} until {held.expires_at} ({held.lock_id})"
-    check = command("check", channel, typed, "--as", actor)
-    renew = ("renew-lock", channel, held.lock_id, "--as", actor)
-    return AgentChatError("PATH_LOCK_CONFLICT", text, renew if held.is_held_by(actor) else check, details)
-
-
 def expired(channel: str, actor: str, held: Lock, now: int, what: str) -> AgentChatError:
     """PATH_LOCK_RECOVERY_REQUIRED: `what` is under an expired lock."""
     is_over = now >= clock.parse_stamp(held.expires_at)
@@ -379,18 +228,3 @@ def expired(channel: str, actor: str, held: Lock, now: int, what: str) -> AgentC
     text = f"{what} was locked by {held.owner} until {held.expires_at}, {why}"
     words = ("recover", channel, held.lock_id, "--as", actor or "NAME", "--reason", "WHY")
     return AgentChatError("PATH_LOCK_RECOVERY_REQUIRED", text, words, details)
-
-
-def _expiry(now: int, length: int) -> str:
-    try:
-        return clock.micro_stamp(clock.expiry(now, length))
-    except ValueError as error:
-        raise AgentChatError("PATH_LOCK_INVALID_DURATION", str(error), ("lock", "--help")) from None
-
-
-def _audit(change: Change, event: str, held: Lock, extra: dict[str, object] | None = None) -> None:
-    extra = extra or {}
-    body: dict[str, object] = {"owner": held.owner, "paths": held.paths, "expires_at": held.expires_at}
-    body.update({"lease_expires_at": held.expires_at, "transaction_id": change.id, **extra})
-    about = [held.owner, str(extra.get("previous_owner") or held.owner)]
-    change.audit(event, {"lock_id": held.lock_id}, body, about)

@@ -9,12 +9,11 @@ whose name is in the journal before it appears, so that dying anywhere repeats n
 
 from __future__ import annotations
 
-import json
 import stat
 
 from agent_chat import clock, frontmatter, names
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import journal
+from agent_chat.storage import journal, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -302,7 +301,7 @@ def audit_message(
     """The file name and bytes of the message that records a change."""
     title = " ".join([event, *subject.values()])
     full = {"updated_at": stamp, **body} if stamp else body
-    text = json.dumps(full, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    text = records.dump(full, sort_keys=True).decode("utf-8")
     later = [*([("concerns", concerns)] if concerns else []), *channel.signature]
     ts = clock.seconds_stamp(clock.now())
     data = frontmatter.compose(number, actor, names.EVERYONE, 0, channel.name, ts, event, title, text, later)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from agent_chat import names, tasks
 from agent_chat.errors import AgentChatError
+from agent_chat.storage.digests import Digests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -53,16 +54,23 @@ def _is_free(task: Task, waits: bool) -> bool:
 
 
 def waiters(source: Source, task: Task) -> list[Task]:
-    """The unfinished tasks that depend on this one. Damaged ones are passed over: they stop only what needs them."""
+    """The unfinished tasks that depend on this one. Damaged ones are passed over: they stop only what needs them.
+
+    The digest of a task is what it waits for, in lower case; of a finished one nothing.
+    """
     found = []
-    wanted = f'"{task.id.lower()}"'.encode()
-    for path, data in tasks.read_all(source):
-        if isinstance(data, bytes) and wanted in data.lower() and path != task.path:  # most are told without parsing
-            try:
-                other = tasks.decode(source.channel.name, path, data)
-            except AgentChatError:
-                continue
-            is_waiting = other.status not in tasks.FINAL
-            if is_waiting and any(other_id.lower() == task.id.lower() for other_id in other.depends_on):
-                found.append(other)
+    name, low = source.channel.name, task.id.lower()
+    digests = Digests(source.channel.folder, "tasks", having=low)
+    for path, data in tasks.read_all(source, digests):
+        if isinstance(data, str) and low not in data.split("\t"):
+            continue
+        try:
+            other = tasks.load(source, path[6:-5]) if isinstance(data, str) else tasks.decode(name, path, data)
+        except AgentChatError:
+            continue
+        waits_for = [] if other.status in tasks.FINAL else [one.lower() for one in other.depends_on]
+        digests.learn(path.rpartition("/")[2], waits_for)
+        if low in waits_for and path != task.path:
+            found.append(other)
+    digests.save()
     return found

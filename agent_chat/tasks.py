@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from typing import Any, Union
 
     from agent_chat.change import Change, View
+    from agent_chat.storage.digests import Digests
+    from agent_chat.storage.journal import Content
 
     Source = Union[View, Change]
 
@@ -118,6 +120,7 @@ def everything(source: Source) -> tuple[list[Task], list[AgentChatError]]:
     """All sound tasks by id, and what is wrong with the others."""
     found, damaged = [], []
     for path, data in read_all(source):
+        assert not isinstance(data, str)  # no digests were asked for
         try:
             found.append(decode(source.channel.name, path, data))
         except AgentChatError as error:
@@ -125,10 +128,10 @@ def everything(source: Source) -> tuple[list[Task], list[AgentChatError]]:
     return sorted(found, key=lambda task: task.id), damaged
 
 
-def read_all(source: Source) -> list[tuple[str, bytes | AgentChatError | OSError]]:
-    """Path and bytes of every task record, or why it cannot be read."""
+def read_all(source: Source, digests: Digests | None = None) -> list[tuple[str, Content]]:
+    """Path and bytes of every task record, what `digests` know of it, or why it cannot be read."""
     try:
-        return source.read_all("tasks")
+        return source.read_all("tasks", digests)
     except AgentChatError as error:
         raise storage_invalid("TASK_STORAGE_INVALID", source, error) from None
 

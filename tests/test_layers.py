@@ -24,6 +24,7 @@ RANKS = {
     "agent_chat.storage.records": 1,
     "agent_chat.storage.journal": 1,
     "agent_chat.storage.sweep": 1,
+    "agent_chat.storage.digests": 1,
     "agent_chat.storage.watch": 1,
     "agent_chat.names": 2,
     "agent_chat.clock": 2,
@@ -51,6 +52,7 @@ RANKS = {
     "agent_chat.task_changes": 6,
     "agent_chat.leases": 6,
     "agent_chat.path_locks": 6,
+    "agent_chat.locking": 7,
     "agent_chat.events": 6,
     "agent_chat.people": 6,
     "agent_chat.requests": 6,
@@ -74,8 +76,13 @@ SIDEWAYS = {
     "agent_chat.arrivals": {"agent_chat.audit"},
     "agent_chat.storage.oslock": {"agent_chat.storage.disk"},
     "agent_chat.storage.sweep": {"agent_chat.storage.disk"},
+    "agent_chat.storage.digests": {"agent_chat.storage.disk"},
     "agent_chat.storage.watch": {"agent_chat.storage.disk"},
-    "agent_chat.storage.journal": {"agent_chat.storage.disk", "agent_chat.storage.records"},
+    "agent_chat.storage.journal": {
+        "agent_chat.storage.disk",
+        "agent_chat.storage.records",
+        "agent_chat.storage.digests",  # the type
+    },
     "agent_chat.frontmatter": {"agent_chat.names"},
     "agent_chat.workspace": {"agent_chat.names", "agent_chat.patterns"},
     # the methods of a channel that its other commands do not pay for

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_chat import leases, path_locks, recovery
+from agent_chat import leases, locking, path_locks, recovery
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.cli.recovering import recover_pending, tell_pending
@@ -37,18 +37,18 @@ def run(call: Call) -> int:
 def _change(call: Call, channel: Channel) -> int:
     owner, space = call.agent("PATH_LOCK_INVALID_OWNER"), call.workspace(channel)
     typed = call.text("duration")
-    length = leases.duration(typed, "PATH_LOCK_INVALID_DURATION") if call.given("duration") else path_locks.DEFAULT
+    length = leases.duration(typed, "PATH_LOCK_INVALID_DURATION") if call.given("duration") else locking.DEFAULT
     target = call.text("target")
     if call.command == "lock":
-        held = path_locks.lock(channel, owner, call.words("paths"), length, space)
+        held = locking.lock(channel, owner, call.words("paths"), length, space)
         return output.answer(call, {"lock": held.record()}, _line(held))
     if call.command == "unlock":
-        held = path_locks.unlock(channel, target, owner, space)
+        held = locking.unlock(channel, target, owner, space)
         return output.answer(call, {"lock": held.record()}, f"unlocked {held.lock_id} {held.shown_paths()}")
     if call.command == "renew-lock":
-        held = path_locks.renew(channel, target, owner, length, space)
+        held = locking.renew(channel, target, owner, length, space)
         return output.answer(call, {"lock": held.record()}, _line(held))
-    found = path_locks.recover(channel, target, owner, call.text("reason"), length, space)
+    found = locking.recover(channel, target, owner, call.text("reason"), length, space)
     if isinstance(found, str):
         return output.answer(call, {"put_aside": found}, f"put the damaged record aside: {channel.name}/{found}")
     return output.answer(call, {"lock": found.record()}, _line(found))
@@ -60,7 +60,7 @@ def _line(held: Lock) -> str:
 
 def _check(call: Call, channel: Channel) -> int:
     agent = call.agent("PATH_LOCK_INVALID_OWNER") if call.is_agent_known() else ""
-    found = path_locks.check(channel, call.words("paths"), call.workspace(channel), agent)
+    found = locking.check(channel, call.words("paths"), call.workspace(channel), agent)
     is_free = all(held.is_held_by(agent) and not is_expired for held, is_expired in found)
     shown = [{**held.record(), "expired": is_expired} for held, is_expired in found]
     lines = [held.line() + " expired" * is_expired for held, is_expired in found]

@@ -16,7 +16,6 @@ Format: JSON, `version` 1, images and messages in base64. This layer knows files
 
 from __future__ import annotations
 
-import base64
 import binascii
 
 from agent_chat.errors import AgentChatError
@@ -25,7 +24,12 @@ from agent_chat.storage import disk, records
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
-    from typing import Any
+    from typing import Any, Union
+
+    from agent_chat.storage.digests import Digests
+
+    # Of a record: its bytes, its digest (digests.py), or why it cannot be read.
+    Content = Union[bytes, str, AgentChatError, OSError]
 
 FOLDER, DAMAGED_FOLDER = ".journal", ".damaged"
 VERSION = 1
@@ -148,13 +152,15 @@ def _message(found: Any) -> tuple[str, bytes] | None:
 
 
 def _packed(data: bytes | None) -> str | None:
-    return None if data is None else base64.b64encode(data).decode("ascii")
+    return None if data is None else binascii.b2a_base64(data, newline=False).decode("ascii")
 
 
 def unpacked(text: Any) -> bytes | None:
     """The bytes of an image. Invalid when it is neither base64 nor null."""
     if text is None:
         return None
+    import base64
+
     try:
         return base64.b64decode(text, validate=True)
     except (binascii.Error, TypeError, ValueError):
@@ -176,12 +182,19 @@ def read(folder: disk.Folder, path: str) -> bytes | None:
         return None
 
 
-def read_all(folder: disk.Folder, where: str) -> list[tuple[str, bytes | AgentChatError | OSError]]:
-    """Path and bytes of every record in a folder, by name, or why it cannot be read; the folder is opened once."""
-    found: list[tuple[str, bytes | AgentChatError | OSError]] = []
+def read_all(folder: disk.Folder, where: str, digests: Digests | None = None) -> list[tuple[str, Content]]:
+    """Path and bytes of every record in a folder, by name, or why it cannot be read; the folder is opened once.
+
+    `digests`: what they know of a record stands in for its bytes.
+    """
+    found: list[tuple[str, Content]] = []
     try:
         with folder.sub(where) as sub:
-            for name in sorted(filter(is_listed, sub.names())):
+            listed = digests.names(sub, is_listed) if digests else [(name, None) for name in _listed(sub)]
+            for name, digest in listed:
+                if digest is not None:
+                    found.append((f"{where}/{name}", digest))
+                    continue
                 try:
                     found.append((f"{where}/{name}", sub.read(name, LIMIT)))
                 except FileNotFoundError:
@@ -191,6 +204,10 @@ def read_all(folder: disk.Folder, where: str) -> list[tuple[str, bytes | AgentCh
     except FileNotFoundError:
         pass  # no folder, no records
     return found
+
+
+def _listed(folder: disk.Folder) -> list[str]:
+    return sorted(filter(is_listed, folder.names()))
 
 
 def is_listed(name: str) -> bool:

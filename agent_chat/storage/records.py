@@ -1,16 +1,19 @@
 """Strict JSON records: what is read is exactly an object of the expected fields, or one error.
 
 For: `_meta.json`, tasks, claims, locks, journals. Written as 2-space JSON and a newline, so that a
-person can read and edit them and git can merge them.
+person can read and edit them and git can merge them. json is imported when it is needed: that costs half of
+the interpreter's start, and a command that knows its records by their digests does without.
 """
 
 from __future__ import annotations
 
-import json
-
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
+
+
+_decode: Callable[[str], Any] | None = None
 
 
 class Damaged(ValueError):
@@ -19,9 +22,15 @@ class Damaged(ValueError):
 
 def load(data: bytes) -> dict[str, Any]:
     """The JSON object in `data`. Damaged for anything else, duplicate keys, NaN and lone surrogates too."""
+    import json
+
+    global _decode
+    if _decode is None:
+        decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)
+        _decode = decoder.decode
     try:
         text = data.decode("utf-8").removeprefix("\ufeff")
-        found = _decoder.decode(text)
+        found = _decode(text)
         if "\\" in text:  # only an escape can bring a lone surrogate
             json.dumps(found, ensure_ascii=False).encode("utf-8")
     except UnicodeDecodeError as error:
@@ -41,6 +50,8 @@ def load(data: bytes) -> dict[str, Any]:
 
 def dump(record: dict[str, Any], sort_keys: bool = False) -> bytes:
     """The bytes of a record, keys in the order given."""
+    import json
+
     return (json.dumps(record, indent=2, ensure_ascii=False, sort_keys=sort_keys) + "\n").encode("utf-8")
 
 
@@ -60,6 +71,3 @@ def _finite(word: str) -> float:
 
 def _no_constant(word: str) -> None:
     raise Damaged(f"{word} is no JSON")
-
-
-_decoder = json.JSONDecoder(object_pairs_hook=_no_duplicates, parse_constant=_no_constant, parse_float=_finite)

@@ -21,7 +21,7 @@ from locked import (
 )
 from support import FrozenClock, Root, make_root, open_channel
 
-from agent_chat import clock, path_locks
+from agent_chat import clock, locking, path_locks
 from agent_chat.errors import AgentChatError
 from agent_chat.workspace import Workspace
 
@@ -262,7 +262,7 @@ def test_a_record_in_another_case_meets_where_the_file_system_folds(root: Root, 
     with open_channel(root) as channel:
         for folds, count in ((True, 1), (False, 0)):
             space = Workspace(str(work), str(work), folds_case=folds)
-            assert len(path_locks.check(channel, ["src/main.PY"], space)) == count
+            assert len(locking.check(channel, ["src/main.PY"], space)) == count
 
 
 def test_a_hostile_record_is_compared_in_no_time(root: Root) -> None:

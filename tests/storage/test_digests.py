@@ -1,0 +1,177 @@
+"""storage/digests.py: an unchanged record is not opened again, a changed one always."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from board import QUICK, do, make
+from locked import lock, make_workspace
+from support import Result, Root, make_root
+
+from agent_chat.storage import digests, disk
+
+TICK = 0.01  # seconds, longer than one of the file system's clock
+
+
+@pytest.fixture(autouse=True)
+def _learn_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "_SETTLED", 0)
+
+
+@pytest.fixture
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Root:
+    root = make_root(tmp_path)
+    monkeypatch.chdir(make_workspace(tmp_path))
+    return root
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The records that were opened."""
+    found: list[str] = []
+    real = disk.Folder.read
+
+    def read(folder: disk.Folder, name: str, *rest: int, **more: int) -> bytes:
+        if name.endswith(".json") and name[0] not in "_." and not folder.path.endswith(".journal"):
+            found.append(name)
+        return real(folder, name, *rest, **more)
+
+    monkeypatch.setattr(disk.Folder, "read", read)
+    return found
+
+
+def warm(root: Root) -> None:
+    time.sleep(TICK)
+    root.run("check", "c", "x")
+    root.run("check", "c", "x")
+
+
+def test_unchanged_records_are_not_opened(root: Root, opened: list[str]) -> None:
+    for path in ("src/a", "src/b", "docs"):
+        lock(root, path)
+    warm(root)
+    opened.clear()
+    assert "owner=alice" in root.run("check", "c", "src/b", "--as", "bob").out
+    root.ok("locks", "c")
+    assert opened == []
+
+
+def test_a_task_opens_only_those_that_wait_for_it(root: Root, opened: list[str]) -> None:
+    make(root, "T-1")
+    for number in range(2, 9):
+        make(root, f"T-{number}", *(["--depends-on", "T-1", "--owner", "carol"] if number == 5 else []))
+    time.sleep(TICK)
+    do(root, "claim", "T-8", "bob")
+    opened.clear()
+    do(root, "claim", "T-1", "bob")
+    assert set(opened) == {"T-1.json", "T-5.json", "T-8.json", "T-1.bob.json"}, "T-8 was just changed"
+    assert root.messages()[-1].header["concerns"] == "alice,carol"
+
+
+def in_place(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b'"alice"', b'"dave9"'))
+
+
+def in_place_with_its_old_time(path: Path) -> None:
+    found = path.stat()
+    in_place(path)
+    os.utime(path, ns=(found.st_atime_ns, found.st_mtime_ns))
+
+
+def by_another_file(path: Path) -> None:
+    other = path.with_name("other")
+    other.write_bytes(path.read_bytes().replace(b'"alice"', b'"dave9"'))
+    os.utime(other, ns=(path.stat().st_atime_ns, path.stat().st_mtime_ns))
+    other.replace(path)
+
+
+@pytest.mark.parametrize("edit", [in_place, in_place_with_its_old_time, by_another_file])
+def test_an_edit_of_the_same_size_is_seen(root: Root, edit: Callable[[Path], None]) -> None:
+    name = lock(root, "src/a")["lock_id"]
+    warm(root)
+    edit(root.folder() / f"locks/{name}.json")
+    assert "owner=dave9" in root.run("check", "c", "src/a").out
+    root.refused("PATH_LOCK_OWNER_MISMATCH", "unlock", "c", "src/a", "--as", "alice")
+
+
+def test_what_changed_just_now_is_not_learned(root: Root, opened: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(digests, "_SETTLED", 2_000_000_000)
+    lock(root, "src/a")
+    warm(root)
+    opened.clear()
+    root.run("check", "c", "src/a")
+    assert len(opened) == 1
+
+
+def test_a_channel_that_was_renamed_has_locks_of_another_channel(root: Root) -> None:
+    lock(root, "src/a")
+    warm(root)
+    root.folder().rename(root.folder("d"))
+    root.refused("PATH_LOCK_INVALID_CHANNEL", "check", "d", "src/a")
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_a_damaged_index_is_no_index(root: Root, seed: int) -> None:
+    lock(root, "src/a", "src/b")
+    make(root, "T-1")
+    warm(root)
+    chance = random.Random(seed)
+    for path in (root.folder() / ".index").iterdir():
+        data = bytearray(path.read_bytes())
+        for _ in range(chance.randint(1, 3)):
+            data[chance.randrange(len(data))] = chance.randrange(256)
+        path.write_bytes(data[: chance.randint(1, len(data))])
+    assert "owner=alice" in root.run("check", "c", "src/b", "--as", "bob").out
+    do(root, "claim", "T-1", "bob")
+
+
+# ---- against commands without an index -----------------------------------------------------------------
+
+
+def answers(root: Root) -> list[tuple[int, str, str]]:
+    def plain(result: Result) -> tuple[int, str, str]:
+        return result.status, result.out, result.err
+
+    checks = (["check", "c", path, "--as", "bob"] for path in ("src/*", "b", "**"))
+    return [plain(root.run(*words)) for words in (["locks", "c", "--json"], *checks)]
+
+
+def change_one(root: Root, chance: random.Random) -> None:
+    paths = sorted((root.folder() / "locks").glob("[!.]*.json"))
+    path = chance.choice(paths) if paths else None
+    step = chance.randrange(8)
+    if step < 3 or path is None:
+        name = chance.choice(["src/a", "src/b", "b", "docs/**", "src", "x/y"])
+        root.run("lock", "c", name, "--as", chance.choice(["alice", "bob"]), "--lease-seconds", 99, **QUICK)
+    elif step == 3:
+        in_place(path)
+    elif step == 4:
+        path.write_bytes(path.read_bytes()[:-2])
+    elif step == 5:
+        path.unlink()
+    elif step == 6:
+        path.rename(path.with_name("0" * 32 + ".json"))
+    else:
+        record = json.loads(path.read_bytes() or b"{}") if path.read_bytes().endswith(b"}\n") else {}
+        record["owner"] = chance.choice(["carol", "", "a\tb", 7, None])
+        path.write_text(json.dumps(record) + "\n")
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_every_answer_is_that_of_a_reading_without_an_index(tmp_path: Path, root: Root, whole: bool, seed: int) -> None:
+    chance = random.Random(seed)
+    for _ in range(400 if whole else 40):
+        change_one(root, chance)
+        time.sleep(0.005)
+        found = answers(root)
+        index = root.folder() / ".index/locks"
+        index.rename(tmp_path / "kept") if index.exists() else None
+        assert answers(root) == found
+        index.unlink(missing_ok=True)
+        (tmp_path / "kept").rename(index) if (tmp_path / "kept").exists() else None
