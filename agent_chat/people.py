@@ -16,7 +16,7 @@ from agent_chat.storage import records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
     from typing import Any, Union
 
     from agent_chat.change import Change, View
@@ -164,16 +164,19 @@ def check_session(session: str) -> str:
     return session
 
 
-def join(channel: Channel, agent: str, session: str, harness: str, token: str = "") -> tuple[Session, str]:
+def join(
+    channel: Channel, agent: str, session: str, harness: str, token: str = "", same: Collection[str] = ()
+) -> tuple[Session, str]:
     """Register a name for a session; the registration and its fresh token. The name becomes a member's.
 
-    `token`: what the caller shows of an earlier registration. SESSION_TAKEN when the name is another session's.
+    `token`: what the caller shows of an earlier registration; `same`: other ids of this session. SESSION_TAKEN
+    when the name is another session's.
     """
     names.agent(agent)
     check_session(session)
     with channel.change("agent.joined", agent) as change:
         present = load(change, agent)
-        if present and present.session != session and not present.fits(token):
+        if present and present.session not in (session, *same) and not present.fits(token):
             raise taken(channel.name, present)
         fresh, stamp = new_token(channel.name, agent), clock.micro_stamp(change.now)
         joined = present.joined_at if present else stamp

@@ -7,7 +7,7 @@ a repeat answer what the first one did. Waiting reads only, and a timeout gives 
 
 from __future__ import annotations
 
-from agent_chat import clock, frontmatter, names
+from agent_chat import clock, frontmatter, messages, names
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import records
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from typing import Any, Union
 
+    from agent_chat.arrivals import Entry
     from agent_chat.change import Change, View
     from agent_chat.channel import Channel
 
@@ -30,6 +31,7 @@ SCHEMA_VERSION = 1
 OPEN, CLOSED = "open", "closed"
 DONE, BLOCKED = "done", "blocked"
 OUTCOMES = (DONE, BLOCKED)
+EVENTS = frozenset(f"turn.{word}" for word in "opened assigned reported returned closed reopened roles".split())
 ASSIGNED, REPORTED, RETURNED = "turn.assigned", "turn.reported", "turn.returned"
 BODY_LIMIT = 256 * 1024  # bytes
 TITLE_LIMIT = 500  # characters
@@ -229,11 +231,26 @@ def open_turn(channel: Channel, actor: str, orchestrator: str, worker: str) -> T
                 raise closed(channel.name, present)
             words = ("turn", "show", channel.name)
             raise AgentChatError("TURN_EXISTS", f"there is one: {present.line()}", words, {"version": present.version})
-        values = {"version": 0, "state": OPEN, "holder": orchestrator, "orchestrator": orchestrator, "worker": worker}
-        blank = {**values, "last_assignment": None, "last_report": None, "updated_at": ""}
+        blank: dict[str, Any] = dict.fromkeys(FIELDS)
+        blank.update({"version": _last_told(channel), "state": OPEN, "holder": orchestrator})
+        blank.update({"orchestrator": orchestrator, "worker": worker})
         turn = Turn(blank).next(change.now)
         record(change, turn, "turn.opened", {}, {orchestrator, worker})
     return turn
+
+
+def _last_told(channel: Channel) -> int:
+    """The highest version that messages tell, or more: when a damaged record was put aside, counting goes on."""
+    entries = messages.entries(channel)
+    told = [int(number) for entry in entries for number in [_told_by(entry)] if number]
+    return max(told) + sum(entry.status == "request.approved" for entry in entries) if told else 0
+
+
+def _told_by(entry: Entry) -> str:
+    """The version in the name of a turn's audit message; empty for any other."""
+    event, _, number = entry.name.removesuffix(".md").rpartition("-")
+    is_turn = entry.status in EVENTS and event.endswith("-" + names.slug(entry.status))
+    return number if is_turn and number.isdigit() and len(number) <= 12 else ""
 
 
 def check_roles(channel: str, orchestrator: str, worker: str) -> None:
@@ -321,11 +338,11 @@ def _recorded(change: Change, turn: Turn, event: str, handover: Handover) -> dic
 
 def _published(change: Change, event: str, request_id: str) -> dict[str, Any] | None:
     """The handover in the audit message of a request id, the newest first."""
-    part = f"-{names.slug(change.actor)}-{names.slug(event)}-"
-    listed = [name for name in change.channel.folder.names() if part in name and names.message_number(name)]
-    for name in sorted(listed, key=names.message_number, reverse=True):
-        message = change.channel.log.message(name)
-        if message is None or message.status != event or message.sender.lower() != change.actor.lower():
+    for entry in reversed(messages.entries(change.channel)):
+        if entry.status != event or entry.sender.lower() != change.actor.lower():
+            continue
+        message = change.channel.log.message(entry.name)
+        if message is None:
             continue
         try:
             body = records.load(message.body.encode("utf-8"))

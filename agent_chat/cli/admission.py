@@ -52,7 +52,11 @@ def admit(call: Call, channel: Channel) -> None:
 
 
 def is_look(call: Call) -> bool:
-    return call.command in _LOOKS or (call.command in _READS and any(map(call.given, ("peek", "all", "after"))))
+    """Whether the command changes nothing in anybody's name."""
+    if call.command in _READS:
+        return any(map(call.given, ("peek", "all", "after", "notify")))
+    # A worker's `turn wait --have` may give the turn back, `state --write` publishes.
+    return call.command in _LOOKS and not (call.given("have") or call.flag("write"))
 
 
 def need(call: Call, channel: Channel, found: policy.Policy, is_proven: bool) -> None:
@@ -63,7 +67,8 @@ def need(call: Call, channel: Channel, found: policy.Policy, is_proven: bool) ->
         raise AgentChatError("IDENTITY_REQUIRED", text, ("join", channel.name, "--as", agent))
     if found.value("reach") == "joined" and call.command not in _READS:
         people.need_joined(channel, call.agent(), is_self=True)
-        for name in call.text("to").split(","):
+        addressed = [*call.text("to").split(","), *map(call.text, ("owner", "orchestrator", "worker"))]
+        for name in addressed:
             if name.strip().lower() not in ("", "*", names.EVERYONE):
                 people.need_joined(channel, name.strip(), is_self=False)
 

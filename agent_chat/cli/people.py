@@ -30,6 +30,15 @@ def _session(call: Call) -> str:
     return people.check_session(typed) if typed else f"s-{os.urandom(6).hex()}"
 
 
+def _earlier(call: Call, agent: str) -> list[str]:
+    """The ids that this session had before, in the same process of its host: a clear gives it a new one."""
+    pid = os.environ.get(hosts.PID_VARIABLE, "")
+    began = hosts.started(pid)
+    if not began:
+        return []
+    return [one.session for one in hosts.of_agent(call.root, agent) if (one.pid, one.started) == (pid, began)]
+
+
 def _token(channel: Channel) -> str:
     return people.token_for(os.environ.get(TOKEN, ""), channel.name)
 
@@ -41,7 +50,7 @@ def _join(call: Call, channel: Channel) -> int:
         raise call.usage(f"--harness is a line of at most {people.HARNESS_LIMIT} characters")
     if call.flag("takeover"):
         return _ask(call, channel, agent, session, harness)
-    found, token = people.join(channel, agent, session, harness, _token(channel))
+    found, token = people.join(channel, agent, session, harness, _token(channel), _earlier(call, agent))
     _tell_host(call, agent)
     shown = found.shown()
     result: dict[str, object] = {"channel": channel.name, **shown, "token": token}

@@ -9,10 +9,14 @@ from typing import Any
 
 import pytest
 from board import following
+from scene import CHANGING, ELSEWHERE, LOOKING
 from support import Result, Root, make_root
 from terminal import at_terminal, decide
 
 from agent_chat import audit, hosts, people
+from agent_chat.cli import admission
+from agent_chat.cli.options import Call
+from agent_chat.cli.table import COMMANDS
 
 POST = ["--title", "t", "--body", "b"]
 
@@ -81,6 +85,18 @@ def test_hooks_of_the_host_know_the_name_afterwards(root: Root) -> None:
     join(root, "dave", CLAUDE_CODE_SESSION_ID="host-1", CLAUDECODE="1")
     found = hosts.find(str(root.path), "host-1")
     assert found and found.agent == "dave" and found.is_here()
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs to know when a process began")
+def test_a_cleared_session_of_a_host_is_the_same_one(root: Root) -> None:
+    """A clear gives the session a new id in the same process, and the agent has forgotten its token."""
+    pid = str(os.getpid())
+    join(root, "bob", CLAUDE_CODE_SESSION_ID="before", CLAUDE_PID=pid)
+    join(root, "bob", CLAUDE_CODE_SESSION_ID="after", CLAUDE_PID=pid)
+    assert record(root)["session"] == "after"
+    words = ["join", "c", "--as", "bob"]
+    root.refused("SESSION_TAKEN", *words, CLAUDE_CODE_SESSION_ID="other", CLAUDE_PID=str(os.getppid()))
+    root.refused("SESSION_TAKEN", *words, CLAUDE_CODE_SESSION_ID="other")
 
 
 @pytest.mark.parametrize("session", ["a b", "x" * 129, "", "ü", "a\nb", "../x"])
@@ -326,8 +342,25 @@ def test_where_only_the_joined_are_reached_others_neither_post_nor_are_addressed
     root.ok("post", "c", "--from", "alice", "--to", "Bob, all", *POST)
     root.ok("read", "c", "--as", "carol")
     root.refused("REACH_REFUSED", "event", "post", "c", "--from", "carol", "--type", "capability", "--harness", "h")
+    root.refused("REACH_REFUSED", "task", "create", "c", "T-1", "--from", "alice", "--title", "t", "--owner", "carol")
+    root.refused("REACH_REFUSED", "turn", "open", "c", "--orchestrator", "alice", "--worker", "carol", "--as", "alice")
     root.ok("leave", "c", "--as", "alice", "--session", "s-1")
     root.refused("REACH_REFUSED", "post", "c", "--from", "alice", *POST)
+
+
+# ---- every command is one of a kind -------------------------------------------------------------------------------
+
+
+def test_no_command_is_forgotten_by_the_policies() -> None:
+    """What only looks asks for no proof; what changes something does, or a person decides it."""
+    looks = {command for command in COMMANDS if admission.is_look(Call(command, {}, ""))}
+    assert set(LOOKING) - {"read", "wait", "channels", "version"} <= looks
+    changes = {*CHANGING, "join", "leave", "turn open", "turn assign", "turn report", "lock", "task create"}
+    assert looks & changes == {"state"}, "without --write"
+    in_no_channel = {"init", "demo", "doctor", "guard install", "guard pre-commit", "setup"}
+    for command in {*CHANGING, *ELSEWHERE} - looks - in_no_channel:
+        options = set(COMMANDS[command][3])
+        assert "--as" in options, f"{command} changes something in nobody's name: see cli/admission.py"
 
 
 # ---- no secret in any file ----------------------------------------------------------------------------------------

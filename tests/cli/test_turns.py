@@ -406,6 +406,32 @@ def test_a_takeover_of_the_orchestrator_leaves_it_the_turn(root: Root) -> None:
     assert (turn(root)["version"], turn(root)["holder"]) == (1, "alice")
 
 
+@pytest.mark.parametrize("how", ["null", "pipe", "host"])
+@pytest.mark.parametrize("line", ["turn close c", "turn reopen c", "turn roles c --worker carol"])
+def test_without_a_person_nothing_is_decided(root: Root, line: str, how: str) -> None:
+    """Without a name there is nobody who could ask for it either."""
+    before, names = turn(root), root.names()
+    words = line.split()
+    if how == "host":
+        result = at_terminal(root, *words, environment={"CLAUDECODE": "1"})
+    elif how == "null":
+        result = at_terminal(root, *words, stdin=subprocess.DEVNULL)
+    else:
+        result = root.run(*words, stdin="c\n")
+    assert result.status == 2 and "OPERATOR_REQUIRED" in result.err and result.out == ""
+    assert (turn(root), root.names()) == (before, names)
+
+
+def test_with_identity_required_giving_back_needs_the_token(root: Root) -> None:
+    token = root.ok("join", "c", "--as", "bob", "--json").json["token"]
+    assign(root, 1)
+    (root.folder() / "_policy.json").write_text('{"identity": "required"}')
+    assert wait(root, "bob").status == 0, "looking"
+    assert wait(root, "bob", "--have", "2").code == "IDENTITY_REQUIRED" and turn(root)["version"] == 2
+    assert root.run("turn", "wait", "c", "--have", "2", "--timeout", "0", AGENT_CHAT_TOKEN=token).status == 4
+    assert turn(root)["version"] == 3
+
+
 # ---- damage ---------------------------------------------------------------------------------------------------
 
 
@@ -433,3 +459,11 @@ def test_a_damaged_record_closes_the_turn_and_is_named(root: Root, change: dict[
     root.post()
     findings = root.run("doctor", "c", "--json").json["findings"]
     assert [one["kind"] for one in findings] == ["TURN_INVALID_RECORD"] and findings[0]["next"].startswith("mv -- ")
+
+
+def test_a_turn_that_is_opened_again_counts_on(root: Root) -> None:
+    """A damaged record was put aside: no version that somebody still has in hand becomes valid once more."""
+    assign(root, 1)
+    (root.folder() / "_turn.json").rename(root.folder() / "_aside.json")
+    root.ok("turn", "open", "c", "--orchestrator", "alice", "--worker", "bob")
+    assert turn(root)["version"] == 3 and assign(root, 1).code == "TURN_STALE" and report(root, 2).code == "TURN_STALE"
