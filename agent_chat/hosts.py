@@ -140,6 +140,11 @@ def started(pid: str) -> str:
     return fields[19].decode("ascii", "replace") if len(fields) > 19 and fields[0] != b"Z" else ""
 
 
+def is_registered(root: str, session_id: str) -> bool:
+    """Whether something is written of this session; one call of the system."""
+    return os.path.lexists(os.path.join(root, FOLDER, _file(session_id)))
+
+
 def register(root: str, session: Session, home: str = "") -> None:
     """Write it down; another session of the same process is over. A new root below `home` is private. OSError."""
     path = os.path.join(root, FOLDER)

@@ -220,7 +220,7 @@ def _export(inbox: _Inbox) -> None:
 
 def _register(inbox: _Inbox) -> None:
     """Remember which agent this session is, for a clear, a resume, the monitor, and whoever asks who is here."""
-    if not hosts.is_session_id(inbox.session):
+    if not (hosts.is_session_id(inbox.session) and names.is_agent(inbox.agent)):
         return
     environment = os.environ
     pid = environment.get(hosts.PID_VARIABLE, "")
@@ -234,6 +234,12 @@ def _register(inbox: _Inbox) -> None:
             continue  # the name is known all the same, until a clear
 
 
+def _register_late(inbox: _Inbox) -> None:
+    """The root may have been made after the session began, and the monitor waits for its name."""
+    if hosts.is_session_id(inbox.session) and not hosts.is_registered(inbox.root, inbox.session):
+        _register(inbox)
+
+
 def _roots() -> list[str]:
     """Where registrations lie: in the root, and where somebody looks who knows no options: a monitor."""
     bare = {name: value for name, value in os.environ.items() if not name.startswith(hosts.OPTION)}
@@ -244,6 +250,7 @@ def _prompt(event: Event) -> None:
     inbox = _Inbox(event)
     if not inbox.agent:
         return
+    _register_late(inbox)
     _say(_texts(inbox) if os.environ.get("AGENT_CHAT_HOOK_TEXT") == "1" else inbox.notice(), inbox.event)
 
 
@@ -286,7 +293,10 @@ def _texts(inbox: _Inbox) -> str:
 
 
 def _stop(event: Event) -> None:
-    notice = _Inbox(event).notice()
+    inbox = _Inbox(event)
+    if inbox.agent:
+        _register_late(inbox)
+    notice = inbox.notice()
     if notice:
         output.emit(f'{{"systemMessage": {_json(notice)}}}\n')
 

@@ -33,8 +33,8 @@ _WAIT = "nothing wakes an idle session there but a `wait` in the background, if 
 NOTES = {
     "claude": ["the host installs the plugin at its next start; there it has hooks, skill, commands and the monitor"],
     "codex": [
-        "Codex runs these hooks only after you approved them: start it and say so when it asks; do not install the"
-        " plugin beside them, or each notice comes twice",
+        "Codex runs these hooks only after you approved them: start it, and trust them when it says that they are new",
+        "do not install the plugin beside them, or each notice comes twice",
         _WAIT,
     ],
     "omp": [

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 LINE_LIMIT = 500  # characters; hosts cut longer lines
 QUIET, BURST = 0.3, 2.0  # seconds without news that end a burst, and the longest burst
 BELL_PAUSE = 0.25  # seconds between two polls of a bell: it runs all day, and nobody waits for it
-SETTLED = 5.0  # seconds between two looks at who and what is to be watched
+SETTLED = 2.0  # seconds between two looks at who and what is to be watched
 _SENDERS = 5
 
 

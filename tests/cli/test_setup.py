@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -174,6 +175,16 @@ def test_without_a_host_those_that_are_there(home: Home) -> None:
     assert {file["path"] for file in found["files"]} == {
         str(home.path / name) for name in (SKILL, SETTINGS["codex"])
     }
+
+
+def test_an_installed_package_has_no_hooks_and_says_so(home: Home) -> None:
+    shutil.copytree(REPOSITORY / "agent_chat", home.path / "agent_chat", ignore=shutil.ignore_patterns("__pycache__"))
+    before = home.files()
+    command = [sys.executable, "-m", "agent_chat", "setup", "--host", "claude"]
+    environment = clean_environment(HOME=str(home.path))
+    done = subprocess.run(command, cwd=home.path, env=environment, capture_output=True, encoding="utf-8", check=False)
+    assert done.returncode == 2 and done.stderr.startswith("agent-chat: SETUP_NO_PLUGIN: ")
+    assert home.files() == before
 
 
 def test_the_folders_that_hosts_are_told_by_variables(home: Home) -> None:

@@ -337,6 +337,17 @@ def test_the_end_marks_away_and_is_quick(host: Host, root: Root) -> None:
     assert not hosts.of_agent(str(root.path), "bob")[0].is_here()
 
 
+def test_a_session_that_began_before_the_root_was_made_is_registered_later(host: Host, root: Root) -> None:
+    away = root.path.rename(root.path.parent / "not yet")
+    option = {"AGENT_CHAT_NAME": None, "CLAUDE_PLUGIN_OPTION_AGENT_CHAT_NAME": "bob", "CLAUDE_CODE_SESSION_ID": FIRST}
+    for name in ("session_inbox", "prompt_inbox", "stop_inbox"):
+        host.run(name, **option)
+        assert not root.path.exists()
+    away.rename(root.path)
+    host.run("stop_inbox", **option)
+    assert [session.session for session in hosts.of_agent(str(root.path), "bob")] == [FIRST]
+
+
 def test_a_subagent_neither_registers_nor_ends_anything(host: Host, root: Root, tmp_path: Path) -> None:
     root.post(**QUICK)
     sub = {"agent_id": "a1", "agent_type": "general-purpose"}
