@@ -5,11 +5,14 @@ Derived at each call from registrations, held locks, messages, cursors and recor
 
 from __future__ import annotations
 
+import os
+
 from agent_chat import (
     audit,
     cursors,
     events,
     frontmatter,
+    hosts,
     messages,
     names,
     path_locks,
@@ -41,11 +44,12 @@ _SHOWN, _WORK = 4, 8  # messages, and tasks and locks, in a digest
 class Agent:
     """What is known of one agent. `waiting`: since when; None when it does not wait."""
 
-    __slots__ = ("last", "locks", "name", "session", "status", "tasks", "turn", "unread", "waiting")
+    __slots__ = ("host", "last", "locks", "name", "session", "status", "tasks", "turn", "unread", "waiting")
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.session: Session | None = None
+        self.host = ""  # here or away, as the hooks of its host say; empty where none did
         self.waiting: str | None = None
         self.status: dict[str, Any] | None = None  # its last status event
         self.last: list[Entry] = []  # its last messages, the oldest first
@@ -59,6 +63,7 @@ class Agent:
         return {
             "agent": self.name,
             "joined": self.session.shown() if self.session else None,
+            "host": self.host or None,
             "waiting": self.waiting is not None,
             "waiting_since": self.waiting or None,
             "status": self.status,
@@ -126,6 +131,9 @@ def _look(channel: Channel, found: dict[str, Agent], damaged: list[AgentChatErro
     for name, since in presence.waiting(channel).items():
         if name.lower() in found:
             found[name.lower()].waiting = since
+    for low, word in hosts.presence(os.path.dirname(channel.folder.path)).items():
+        if low in found:
+            found[low].host = word
     _look_at_messages(channel, found)
     for agent in found.values():
         try:

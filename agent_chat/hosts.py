@@ -227,6 +227,16 @@ def of_agent(root: str, agent: str) -> list[Session]:
     return sorted(found, key=lambda one: one.at, reverse=True)
 
 
+def presence(root: str) -> dict[str, str]:
+    """Agent (lower case) -> `here` when one of its sessions is, else `away`; who was in no host is not in it."""
+    try:
+        with disk.Folder.open(os.path.join(root, FOLDER)) as folder:
+            found = sorted((one.agent.lower(), HERE if one.is_here() else AWAY) for one in _all(folder))
+    except (OSError, AgentChatError):
+        return {}
+    return {agent: word for agent, word in found if agent}  # `here` comes last, and stays
+
+
 def _file(session_id: str) -> str:
     return session_id + ".txt"
 

@@ -29,7 +29,7 @@ def run(call: Call) -> int:
 
 def _agents(call: Call, channel: Channel) -> int:
     found, damaged = agents.everybody(channel)
-    rows: list[tuple[str, ...]] = [("AGENT", "JOINED", "WAITING", "STATUS", "LAST", "UNREAD", "WORK")]
+    rows: list[tuple[str, ...]] = [("AGENT", "JOINED", "HOST", "WAITING", "STATUS", "LAST", "UNREAD", "WORK")]
     rows += [_row(agent) for agent in found]
     empty = f"(nobody is in {channel.name!r})"
     result: dict[str, object] = {"channel": channel.name, "agents": [agent.shown() for agent in found]}
@@ -49,6 +49,7 @@ def _row(agent: Agent) -> tuple[str, ...]:
     return (
         agent.name,
         agent.session.joined_at[:16] if agent.session else "-",
+        agent.host or "-",
         "-" if agent.waiting is None else f"since {agent.waiting[:19]}" if agent.waiting else "yes",
         agent.state or "-",
         f"#{last.number} {last.ts[:16]}" if last else "-",

@@ -329,12 +329,16 @@ def test_a_process_number_that_was_given_again_is_not_believed(host: Host, root:
     assert host.run("session_inbox", cleared, AGENT_CHAT_NAME=None, CLAUDE_PID=str(os.getpid())) == ""
 
 
-def test_the_end_marks_away_and_is_quick(host: Host, root: Root) -> None:
+def test_the_end_marks_away_and_agents_shows_it(host: Host, root: Root) -> None:
+    def shown() -> dict[str, object]:
+        return {agent["agent"]: agent["host"] for agent in root.ok("agents", "c", "--json").json["agents"]}
+
     host.run("session_inbox")
-    (session,) = hosts.of_agent(str(root.path), "bob")
-    assert session.is_here()
+    assert shown() == {"alice": None, "bob": "here", "carol": None}
     assert host.run("session_end", host.event("session_end", reason="prompt_input_exit")) == ""
-    assert not hosts.of_agent(str(root.path), "bob")[0].is_here()
+    assert shown() == {"alice": None, "bob": "away", "carol": None}
+    hosts.register(str(root.path), hosts.Session(SECOND, "bob"))
+    assert shown()["bob"] == "here", "another session of the same name is"
 
 
 def test_a_session_that_began_before_the_root_was_made_is_registered_later(host: Host, root: Root) -> None:
