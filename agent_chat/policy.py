@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from agent_chat import names
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import disk, records
+from agent_chat.storage import disk
 
 LIMIT = 64 * 1024  # bytes
 DAYS = "14d"  # stands for any whole number of days
@@ -48,6 +48,8 @@ class Policy:
         return Policy({**self.said, key: value})
 
     def encode(self) -> bytes:
+        from agent_chat.storage import records
+
         return records.dump({key: self.said[key] for key in KEYS if key in self.said})
 
 
@@ -81,6 +83,11 @@ def load(folder: disk.Folder, channel: str) -> Policy:
 
 def decode(data: bytes | None, channel: str) -> Policy:
     """The policy in the file's bytes, None for no file. POLICY_INVALID."""
+    plain = _plain(data) if data is not None else {}
+    if plain is not None:
+        return Policy(plain)
+    from agent_chat.storage import records
+
     try:
         said = records.load(data) if data is not None else {}
     except records.Damaged as error:
@@ -91,6 +98,23 @@ def decode(data: bytes | None, channel: str) -> Policy:
         if not is_word(key, value):
             raise invalid(channel, f"{key} is {value!a}, and can be {choices(key)}")
     return Policy(said)
+
+
+def _plain(data: bytes) -> dict[str, str] | None:
+    """A sound policy spelled exactly as we write it, without importing json; None for any other."""
+    said: dict[str, str] = {}
+    lines = data.decode("utf-8", "replace").split("\n")
+    if len(lines) < 4 or lines[0] != "{" or lines[-2:] != ["}", ""]:
+        return None
+    for at, line in enumerate(lines[1:-2], 1):
+        parts = line.split('"')
+        ends = "," if at < len(lines) - 3 else ""
+        if len(parts) != 5 or (parts[0], parts[2], parts[4]) != ("  ", ": ", ends) or parts[1] in said:
+            return None
+        if parts[1] not in KEYS or not is_word(parts[1], parts[3]):
+            return None
+        said[parts[1]] = parts[3]
+    return said
 
 
 def invalid(channel: str, why: str) -> AgentChatError:

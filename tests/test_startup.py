@@ -118,3 +118,14 @@ def test_the_bare_interpreter_hides_nothing(bare: set[str]) -> None:
     """A slow module that the interpreter loads by itself (a .pth file) could not be told from a new one."""
     if bare & SLOW:
         pytest.skip(f"{sys.executable} loads {', '.join(sorted(bare & SLOW))} by itself: run python3 tests/run.py")
+
+
+@pytest.mark.parametrize("command", ["post", "read", "wait"])
+def test_a_policy_as_we_write_it_costs_no_slow_module(command: str, bare: set[str], tmp_path: Path) -> None:
+    root, target = str(tmp_path / "root"), str(tmp_path / "modules")
+    assert run(target, "--root", root, "init", "c", "--members", "alice,bob", "--recovery", "auto")[0] == 0
+    assert run(target, "--root", root, *COMMANDS["post"][0])[0] == 0
+    status, errors, loaded = run(target, "--root", root, *COMMANDS[command][0])
+    assert status == 0, errors
+    assert "agent_chat.policy" in loaded and "agent_chat.people" not in loaded
+    assert sorted((loaded - bare) & SLOW) == []

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 
-from agent_chat import names, people, policy
+from agent_chat import names, policy
 from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
@@ -66,6 +66,8 @@ def need(call: Call, channel: Channel, found: policy.Policy, is_proven: bool) ->
         text = f"channel {channel.name!r} wants proof that you are {agent}: join, and show the token in ${TOKEN}"
         raise AgentChatError("IDENTITY_REQUIRED", text, ("join", channel.name, "--as", agent))
     if found.value("reach") == "joined" and call.command not in _READS:
+        from agent_chat import people
+
         people.need_joined(channel, call.agent(), is_self=True)
         addressed = [*call.text("to").split(","), *map(call.text, ("owner", "orchestrator", "worker"))]
         for name in addressed:
@@ -80,7 +82,12 @@ def prove(call: Call, channel: Channel) -> None:
 
 def _prove(call: Call, channel: Channel) -> bool:
     """Whether the caller showed the token of its name. IDENTITY_MISMATCH for another one."""
-    token = people.token_for(os.environ.get(TOKEN, ""), channel.name)
+    given = os.environ.get(TOKEN)
+    if not given:
+        return False
+    from agent_chat import people
+
+    token = people.token_for(given, channel.name)
     if not token:
         return False
     session = people.verify(channel, token)
@@ -93,6 +100,8 @@ def _prove(call: Call, channel: Channel) -> bool:
 
 def own_name(call: Call, given: str, typed: str) -> str:
     """Who acts by the tokens `given`: the name in that of this call's channel. IDENTITY_MISMATCH for a typed other."""
+    from agent_chat import people
+
     channel = call.text("channel") or next(iter(call.words("channels")), "")
     name = people.name_in(people.token_for(given, channel))
     if name and typed and name.lower() != typed.lower():
