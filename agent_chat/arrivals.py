@@ -12,7 +12,7 @@ So it is read backwards from its end, and reading stops where everything earlier
 
 from __future__ import annotations
 
-from agent_chat import audit, clock, frontmatter, names
+from agent_chat import clock, frontmatter, names
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
 
@@ -125,6 +125,8 @@ def read_stamp(folder: disk.Folder) -> Stamp | None:
 
 def line(message: frontmatter.Message, top: int) -> bytes:
     """The index line of a message that is seen whole after messages numbered up to `top`; without its end."""
+    from agent_chat import audit  # no look without news needs it
+
     values = (message.name, str(message.number), str(top), message.sender, message.to, message.topic, message.status)
     size = len(message.text.encode("utf-8"))
     header = message.header

@@ -102,20 +102,25 @@ def command(verb: str, channel: str, typed: Sequence[str], *options: str) -> tup
 # ---- reading ------------------------------------------------------------------------------------------
 
 
-def everything(source: Source, actor: str = "", wanted: Wanted | None = None) -> list[Lock]:
+def everything(
+    source: Source, actor: str = "", wanted: Wanted | None = None, having: Sequence[str] = ("",)
+) -> list[Lock]:
     """All locks by id, as `survey`. The code of the first damaged record, which closes the family."""
-    found, damaged = survey(source, actor, wanted)
+    found, damaged = survey(source, actor, wanted, having)
     if damaged:
         raise damaged[0]
     return found
 
 
-def survey(source: Source, actor: str = "", wanted: Wanted | None = None) -> tuple[list[Lock], list[AgentChatError]]:
+def survey(
+    source: Source, actor: str = "", wanted: Wanted | None = None, having: Sequence[str] = ("",)
+) -> tuple[list[Lock], list[AgentChatError]]:
     """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them.
 
     `wanted`: asked about an owner and the (kind, normalized path) of each path of a lock; the others are left out.
+    `having`: texts of which the digest of each wanted one holds one, so that `wanted` need not be asked about all.
     """
-    channel, digests = source.channel.name, Digests(source.channel.folder, "locks")
+    channel, digests = source.channel.name, Digests(source.channel.folder, "locks", having)
     try:
         listed = source.read_all("locks", digests)
     except AgentChatError as error:

@@ -60,7 +60,7 @@ def waiters(source: Source, task: Task) -> list[Task]:
     """
     found = []
     name, low = source.channel.name, task.id.lower()
-    digests = Digests(source.channel.folder, "tasks", having=low)
+    digests = Digests(source.channel.folder, "tasks", having=[low])
     for path, data in tasks.read_all(source, digests):
         if isinstance(data, str) and low not in data.split("\t"):
             continue

@@ -3,10 +3,9 @@
 
     python3 bench/locks.py [--rounds N]
 
-Runs the interpreter it was started with, on a copy of the code in a temporary folder, with PYTHON* and
-AGENT_CHAT_* cleared. Both sizes are measured in turns and the best time of each counts: what else a machine
-does only adds to it. Every answer is verified, and the exit status is 1 when one is wrong. A missed limit is
-shown, never an error.
+As bench/run.py: the interpreter it was started with, a copy of the code, PYTHON* and AGENT_CHAT_* cleared. The
+sizes are measured in turns; medians of CPU time. Every answer is verified, and the exit status is 1 when one is
+wrong. A missed limit is shown, never an error.
 """
 
 from __future__ import annotations
@@ -14,22 +13,20 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
-import time
 
-REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-FEW, MANY, LIMIT = 10, 1000, 3.0
-BARE = "python, bare"
+from run import REPOSITORY, Bench, Row, Wrong, table
 
-
-class Wrong(Exception):
-    """A measured command did not do its work."""
+FEW, MANY, MOST, LIMIT = 10, 1000, 10_000, 1.5
+STAT_EACH = "import os, sys; [os.lstat(entry.path) for entry in os.scandir(sys.argv[1])]"
 
 
-class Bench:
+class Locks:
     """The copied code, and a root with few and one with many locks."""
 
     def __init__(self, home: str) -> None:
@@ -40,11 +37,11 @@ class Bench:
             shutil.copytree(os.path.join(REPOSITORY, name), os.path.join(self.code, name), ignore=ignore)
         shutil.copy(os.path.join(REPOSITORY, "chat.py"), self.code)
         os.makedirs(os.path.join(self.work, ".git"))
-        self.templates = {count: self._template(count) for count in (FEW, MANY)}
+        self.roots = {count: self._root(count) for count in (FEW, MANY, MOST)}
 
-    def _template(self, count: int) -> str:
+    def _root(self, count: int) -> str:
         """A root whose channel has this many locks of a day, made from one that `lock` wrote."""
-        root = os.path.join(self.home, f"template{count}")
+        root = os.path.join(self.home, f"locks-{count}")
         self.chat(root, "init", "c")
         made = self.chat(root, "lock", "c", "d0/file.py", "--as", "a0", "--ttl", "86400", "--json")
         record = json.loads(made.stdout)["lock"]
@@ -56,13 +53,6 @@ class Bench:
             with open(os.path.join(root, "c", "locks", f"{number:032x}.json"), "w", encoding="utf-8") as file:
                 file.write(json.dumps(other, indent=2, sort_keys=True) + "\n")
         return root
-
-    def fresh(self, count: int) -> str:
-        """A copy of a template that a command may change."""
-        path = os.path.join(self.home, "root")
-        shutil.rmtree(path, ignore_errors=True)
-        shutil.copytree(self.templates[count], path)
-        return path
 
     def chat(self, root: str, *words: str) -> subprocess.CompletedProcess[str]:
         return self.run([os.path.join(self.code, "chat.py"), "--root", root, *words])
@@ -93,6 +83,9 @@ class Bench:
     def bare(self, root: str, count: int) -> subprocess.CompletedProcess[str]:
         return self.run(["-c", "pass"])
 
+    def stat_each(self, root: str, count: int) -> subprocess.CompletedProcess[str]:
+        return self.run(["-c", STAT_EACH, os.path.join(root, "c", "locks")])
+
     def check_free(self, root: str, count: int) -> subprocess.CompletedProcess[str]:
         done = self.chat(root, "check", "c", "free.py", "--as", "bob")
         verify(done, 0, done.stdout == "available\n")
@@ -114,6 +107,11 @@ class Bench:
         verify(done, 0, "owner=bob" in done.stdout and there == count + 1)
         return done
 
+    def unlock(self, root: str, count: int) -> subprocess.CompletedProcess[str]:
+        done = self.chat(root, "unlock", "c", "free.py", "--as", "bob")
+        verify(done, 0, len(os.listdir(os.path.join(root, "c", "locks"))) == count)
+        return done
+
     def hook_allows(self, root: str, count: int) -> subprocess.CompletedProcess[str]:
         done = self.hook(root, "free.py")
         verify(done, 0, done.stdout == "")
@@ -130,48 +128,54 @@ def verify(done: subprocess.CompletedProcess[str], status: int, is_right: bool) 
         raise Wrong(f"{done.args} ended with {done.returncode}: {done.stdout[:300]}{done.stderr[:300]}")
 
 
-def measure(bench: Bench, rounds: int) -> dict[str, dict[int, list[float]]]:
-    """Seconds of each command, by its name and the number of locks."""
+def measure(bench: Locks, rounds: int) -> dict[str, dict[int, float]]:
+    """Median milliseconds of CPU of each command, by its name and the number of locks."""
     commands = {
-        BARE: bench.bare,
+        "python, bare": bench.bare,
+        "a stat each": bench.stat_each,
         "check, free": bench.check_free,
         "check, held": bench.check_held,
         "check, pattern": bench.check_pattern,
         "lock": bench.lock,
+        "unlock": bench.unlock,
         "hook, allows": bench.hook_allows,
         "hook, denies": bench.hook_denies,
     }
-    found: dict[str, dict[int, list[float]]] = {name: {FEW: [], MANY: []} for name in commands}
+    found: dict[str, dict[int, list[float]]] = {name: {count: [] for count in bench.roots} for name in commands}
     for turn in range(rounds + 1):
         for name, command in commands.items():
-            for count in (FEW, MANY):
-                root = bench.fresh(count) if name == "lock" else bench.templates[count]
-                began = time.perf_counter()
+            for count, root in bench.roots.items():
+                before = resource.getrusage(resource.RUSAGE_CHILDREN)
                 command(root, count)
+                after = resource.getrusage(resource.RUSAGE_CHILDREN)
                 if turn:  # the first is the warm one
-                    found[name][count].append(time.perf_counter() - began)
-    return found
+                    used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+                    found[name][count].append(1000 * used)
+    return {name: {count: statistics.median(each) for count, each in times.items()} for name, times in found.items()}
 
 
-def show(found: dict[str, dict[int, list[float]]]) -> None:
-    print(f"{'':16}{FEW:>8} locks{MANY:>8} locks   ratio   limit")
+def locks(bench: Bench, rounds: int) -> list[Row]:
+    found = measure(Locks(os.path.realpath(tempfile.mkdtemp(dir=bench.home))), rounds)
+    bare, stats = found.pop("python, bare")[FEW], found.pop("a stat each")
+    rows = []
     for name, times in found.items():
-        few, many = (1000 * min(times[count]) for count in (FEW, MANY))
-        line = f"{name:16}{few:11.1f} ms{many:11.1f} ms"
-        if name != BARE:
-            line += f"{many / few:8.2f}" + (f"{LIMIT:8.1f}" + ("" if many / few <= LIMIT else "  MISSED"))
-        print(line)
+        ratio = times[MANY] / times[FEW]
+        beside = f"CPU {times[MANY]:.0f} of {times[FEW]:.0f} ms, bare Python {bare:.0f} ms"
+        rows.append(Row(f"{name}: {MANY} locks to {FEW}", f"{ratio:.2f} x", beside, f"{LIMIT} x", ratio <= LIMIT))
+    for name in ("check, free", "lock"):
+        more, plain = found[name][MOST] - found[name][FEW], stats[MOST] - stats[FEW]
+        beside = f"{more:.0f} ms more than with {FEW}; a stat each {plain:.0f} ms"
+        rows.append(Row(f"{name}: {MOST} locks to a stat each", f"{more / plain:.2f} x", beside))
+    return rows
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(description="path locks: 1,000 active ones against 10")
+    parser = argparse.ArgumentParser(description="path locks: 1,000 and 10,000 active ones against 10")
     parser.add_argument("--rounds", type=int, default=15, help="how often each is measured (default 15)")
     options = parser.parse_args()
-    version = ".".join(map(str, sys.version_info[:3]))
-    print(f"Python {version}, {os.cpu_count()} processors, best of {options.rounds} runs")
     with tempfile.TemporaryDirectory() as home:
         try:
-            show(measure(Bench(os.path.realpath(home)), options.rounds))
+            print(table(locks(Bench(home), options.rounds)))
         except Wrong as wrong:
             print(f"wrong: {wrong}", file=sys.stderr)
             return 1

@@ -7,11 +7,11 @@ import sys
 import time
 
 from agent_chat import channel as channels
-from agent_chat import clock, cursors, messages
+from agent_chat import clock, cursors
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import FAILED, OK, TIMED_OUT, AgentChatError
-from agent_chat.storage import oslock, watch
+from agent_chat.storage import oslock
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -135,7 +135,11 @@ class Reader:
         output.skipped(channel.name, unread.unreadable)
 
     def tell_stranger(self, channel: Channel) -> None:
-        if channel.meta.members and not messages.is_known(channel, self.agent):
+        if not channel.meta.members or channel.meta.has(self.agent):
+            return
+        from agent_chat import messages
+
+        if not messages.is_known(channel, self.agent):
             output.note(
                 f"agent-chat: {self.agent} is no member of {channel.name!r} ({', '.join(channel.meta.members)})"
             )
@@ -166,6 +170,8 @@ def _read(call: Call) -> int:
 def _read_all(reader: Reader, channel: Channel) -> int:
     unread = reader.look(channel)
     excluded = reader.excluded
+    from agent_chat import messages
+
     unread.entries = [entry for entry in messages.entries(channel) if not (excluded and excluded(entry))]
     if not reader.call.given("max_bytes"):
         reader.max_bytes = 0
@@ -218,6 +224,8 @@ class Vigil:
         self.opened = opened
         self._agent = agent
         self._ended = ended
+        from agent_chat.storage import watch
+
         self._watch = watch.Watch([channel.folder.stamp for channel in opened], interval)
         self._present: Announced | None = None
         self.busy: AgentChatError | None = None  # of the last look: another reading of this agent

@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
 
 class Digests:
-    """The digests of one folder of records. `having`: those without this word are not wanted."""
+    """The digests of one folder of records. `having`: only those are wanted that hold one of these texts."""
 
     __slots__ = ("_folder", "_having", "_known", "_learned", "_seen", "_unknown", "where")
 
-    def __init__(self, folder: disk.Folder, where: str, having: str = "") -> None:
+    def __init__(self, folder: disk.Folder, where: str, having: Sequence[str] = ("",)) -> None:
         self.where = where
         self._folder = folder
         self._having = having
@@ -73,8 +73,10 @@ class Digests:
                 digest = known.get(key)
                 if digest is not None:
                     seen.append(key)
-                    if having in digest:
-                        found.append((name, digest))
+                    for text in having:
+                        if text in digest:
+                            found.append((name, digest))
+                            break
                 elif is_record(name):
                     found.append((name, None))
                     if changed < settled:

@@ -22,7 +22,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-FIRST_PAUSE, LATER_PAUSE, FIRST_PHASE = 0.02, 0.06, 1.0  # seconds
+FIRST_PAUSE, LATER_PAUSE, FIRST_PHASE = 0.02, 0.05, 1.0  # seconds
 BATCH = 0.5  # seconds of polling between two looks at the clock and the parent
 TICK = 0.03  # seconds after which a change in the same tick of the folder's clock shows
 FULL_LOOK, SELDOM_LOOK = 2.0, 60.0  # seconds
