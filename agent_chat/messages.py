@@ -10,19 +10,31 @@ from agent_chat.storage import disk
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+    from typing import Protocol
 
     from agent_chat.arrivals import Entry, Exclusion
     from agent_chat.conditions import Conditions
 
+    class Gate(Protocol):
+        """Decides under the channel's lock, just before a draft is published: it may refuse by raising."""
+
+        def earlier(self, channel: Channel, draft: Draft, content: Content) -> Entry | None:
+            """A message that stands for this one already, so that it is not posted again; None to go on."""
+
 
 class Draft:
-    """A message to be posted, as typed. `expires_in`: microseconds, 0 for ever. `conditions`: see conditions.py."""
+    """A message to be posted, as typed. `expires_in`: microseconds, 0 for ever. `conditions`: see conditions.py.
+
+    `gates` are asked in their order; they may add to `header`, the keys that come after the title.
+    """
 
     __slots__ = (
         "body",
         "conditions",
         "expires_in",
         "force",
+        "gates",
+        "header",
         "is_repeat",
         "reply_to",
         "sender",
@@ -44,6 +56,7 @@ class Draft:
         topic: str = "",
         expires_in: int = 0,
         conditions: Conditions | None = None,
+        gates: Sequence[Gate] = (),
     ) -> None:
         self.sender = sender
         self.title = title
@@ -55,6 +68,8 @@ class Draft:
         self.topic = topic
         self.expires_in = expires_in
         self.conditions = conditions
+        self.gates = gates
+        self.header: list[tuple[str, str]] = []
         self.is_repeat = False  # `post` says so when it was posted before
 
 
@@ -91,11 +106,13 @@ def post(channel: Channel, draft: Draft, by_program: bool = False) -> tuple[int,
         if conditions is not None:
             first = conditions.first(channel, content)
             if first:
-                draft.is_repeat = True
-                _confirm(channel, first.number, first.name)
-                return first.number, first.name, []
+                return _repeated(channel, draft, first)
             warnings = _check(channel, draft, content, by_program)
             conditions.check(channel, content.sender, lock)
+        for gate in draft.gates:
+            earlier = gate.earlier(channel, draft, content)
+            if earlier:
+                return _repeated(channel, draft, earlier)
         number, name = _publish(channel, draft, content)
         channel.log.forget_numbers(number)
         if number % 64 == 0:
@@ -160,6 +177,7 @@ def _composed(channel: Channel, draft: Draft, content: Content, number: int) -> 
         later.append(("request_id", draft.conditions.request_id))
     if draft.expires_in:
         later.append(("expires_at", clock.micro_stamp(expiry(now, draft.expires_in))))
+    later += draft.header
     return frontmatter.compose(
         number,
         content.sender,
@@ -189,12 +207,14 @@ def _expect_expiry(channel: Channel, sender: str, name: str) -> None:
         folder.sync()
 
 
-def _confirm(channel: Channel, number: int, name: str) -> None:
-    """Make sure that what is there stays there: its first post may have died before it was durable."""
+def _repeated(channel: Channel, draft: Draft, first: Entry | frontmatter.Message) -> tuple[int, str, list[str]]:
+    """The answer that names the first one, which stays: its post may have died before it was durable."""
+    draft.is_repeat = True
     try:
-        channel.folder.sync_published(name)
+        channel.folder.sync_published(first.name)
     except disk.NotDurable as error:
-        raise _not_durable(channel, number, name, error) from None
+        raise _not_durable(channel, first.number, first.name, error) from None
+    return first.number, first.name, []
 
 
 def _not_durable(channel: Channel, number: int, name: str, error: disk.NotDurable) -> AgentChatError:
@@ -332,6 +352,28 @@ def not_found(channel: Channel, number: int) -> AgentChatError:
     return AgentChatError(
         "MESSAGE_NOT_FOUND", f"no message #{number} in channel {channel.name!r}", ("peek", channel.name)
     )
+
+
+def recent(channel: Channel, instant: int) -> list[Entry]:
+    """The messages since `instant`, the newest last, and some older ones.
+
+    Read backwards from the newest, until the older half of what was read is from before it: one wrong clock hides
+    nothing then.
+    """
+    here, count = channel.log.look(), 128
+    while True:
+        found = here.above(0, count)
+        if len(found) < count or not any(is_since(entry, instant) for entry in found[: count // 2]):
+            return found
+        count *= 4
+
+
+def is_since(entry: Entry, instant: int) -> bool:
+    """Whether it was posted at `instant` or later; one whose time is none is as old as can be."""
+    try:
+        return clock.parse_stamp(entry.ts) >= instant
+    except ValueError:
+        return False
 
 
 def last_number(channel: Channel) -> int:

@@ -21,6 +21,7 @@ CHANGING: dict[str, list[list[str]]] = {
         ["post", "c", "--from", "alice", "--title", "new", "--body", "<new> ... </new>"],
         ["post", "c", "--from", "carol", "--to", "bob", "--reply", "1", "--title", "new", "--body", "<new> ... </new>"],
     ],
+    "ring": [["ring", "c", "--from", "alice", "--to", "bob", "--ref", "seq:1", "<new> ... </new>"]],
     "read": [["read", "c", "--as", "bob"]],
     "wait": [["wait", "c", "--as", "bob", "--timeout", "0"]],
     "ack": [["ack", "c", "--as", "bob", "--upto", "4"]],

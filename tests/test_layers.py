@@ -57,6 +57,7 @@ RANKS = {
     "agent_chat.people": 6,
     "agent_chat.requests": 6,
     "agent_chat.turns": 6,
+    "agent_chat.rings": 7,
     "agent_chat.decisions": 7,
     "agent_chat.conversations": 6,
     "agent_chat.receipts": 7,

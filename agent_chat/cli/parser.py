@@ -24,6 +24,8 @@ HELP = {
     "title": ("TEXT", "one line that stands for the message"),
     "body": ("TEXT", "the text itself"),
     "body_file": ("FILE", "a UTF-8 file with the body; - is stdin"),
+    "ref": ("REF", "seq:12, task:T-1, lock:ID, path:src/a.py, owner/repo#12 or a URL"),
+    "text": ("TEXT", "what is wanted, on one line"),
     "reply": ("N", "number of the message this one answers"),
     "status": ("WORD", "kind of message (default discussion)"),
     "force": ("", "do it in spite of the refusal"),

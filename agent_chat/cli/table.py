@@ -78,6 +78,12 @@ COMMANDS: dict[str, Spec] = {
             "--force": "force?",
         },
     ),
+    "ring": (
+        "ringing",
+        "interrupt one agent: a line of at most 200 characters, and a pointer to where the content is",
+        ("channel", "text"),
+        {**_AS, "--to": "to", "--ref": "ref", "--session": "session", "--force": "force?", **_WORKSPACE},
+    ),
     "read": (
         "reading",
         "show what is new for --as and move its cursor",

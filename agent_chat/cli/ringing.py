@@ -1,0 +1,32 @@
+"""ring: wake one agent, with a pointer to where the content is."""
+
+from __future__ import annotations
+
+from agent_chat import receipts, rings
+from agent_chat.cli import output
+from agent_chat.cli.options import Call
+from agent_chat.errors import OK
+
+_WHY = {
+    rings.DUPLICATE: "it got the same text less than 5 minutes ago",
+    rings.FREQUENCY: f"it was rung {rings.MOST} times for this reference in 24 hours",
+}
+
+
+def run(call: Call) -> int:
+    sender, to, ref = call.agent(), call.needed("to", "--to"), call.needed("ref", "--ref")
+    with call.channel() as channel:
+        rings.need_token(channel, sender)
+        space = call.workspace(channel)
+        found = rings.ring(channel, sender, to, ref, call.text("text"), space, call.flag("force"))
+        result: dict[str, object] = {"ok": not found.reason, "channel": channel.name, "seq": found.number}
+        result["file"] = found.name
+        if found.reason:
+            text = f"{to} was not rung: {_WHY[found.reason]}, by #{found.number} ({found.reason})"
+            return output.answer(call, {**result, "reason": found.reason}, text)
+        for warning in found.warnings:
+            output.note(f"agent-chat: {warning}")
+        message = channel.log.message(found.name)
+        delivery = receipts.delivery(channel, message) if message else {}
+        output.answer(call, {**result, "delivery": delivery}, f"rang {to} by #{found.number} ({delivery.get(to, '?')})")
+    return OK
