@@ -238,7 +238,7 @@ def lines(folder: disk.Folder, stamp: Stamp | None) -> tuple[list[bytes], bool]:
 
 
 def is_sound(text: bytes) -> bool:
-    """Whether it is a line of the index."""
+    """Whether a line is whole, and names a message of its number."""
     try:
         return entry(text).number == names.message_number(name_of(text)) > 0 and int(text.split(b"\t", 3)[2]) >= 0
     except ValueError:

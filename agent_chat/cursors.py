@@ -159,7 +159,20 @@ def begin(channel: Channel, agent: str) -> None:
             if not channel.meta.has(names.slug(agent)) and not messages.has_posted(channel, names.slug(agent)):
                 folder.move(older, own)
                 return
-        folder.replace(own, b"0\n", sync=False)
+        if channel.folder.exists(names.ARCHIVE):
+            folder.replace(own, b"%d\n" % _start(channel, folder, agent), sync=False)
+        else:
+            folder.replace(own, b"0\n", sync=False)
+
+
+def _start(channel: Channel, folder: disk.Folder, agent: str) -> int:
+    """The cursor of who starts with what is not archived: the newest archived number; what lies below it is late."""
+    here = channel.log.look().above(0, archived=False)
+    start = max((entry.number for entry in channel.log.archived(0)), default=0)
+    below = [entry.name for entry in here if entry.number <= start]
+    if below:
+        keep_late(folder, agent, below)
+    return start
 
 
 def look(
@@ -174,8 +187,11 @@ def look(
     `persist`: what has just arrived enters the index. `excluded`: what is left out; the cursor passes over it.
     """
     here = _noted(channel, agent) if persist else channel.log.look()
-    unread = Unread(stored(channel, agent), here.last)
-    entries = here.above(unread.cursor)
+    at = stored(channel, agent)
+    entries = here.above(max(at, 0), archived=at >= 0)  # who has no cursor yet starts with what is not archived
+    unread = Unread(at, here.last)
+    if unread.beyond:
+        entries = here.above(unread.cursor)
     late, unread.expiring = _marks(channel, agent)
     late |= frozenset(here.late)
     if late:
@@ -197,8 +213,9 @@ def since(
 ) -> Unread:
     """What is relevant for `agent` above a number, read or not."""
     here = channel.log.look()
+    entries = here.above(number)
     unread = Unread(stored(channel, agent), here.last)
-    _choose(unread, here.above(number), agent, every_audit, excluded)
+    _choose(unread, entries, agent, every_audit, excluded)
     unread.unreadable = [bad for _, bad in sorted(channel.log.unreadable.items()) if bad.number > number]
     return unread
 

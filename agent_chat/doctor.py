@@ -80,6 +80,7 @@ def examine(channel: Channel) -> list[Finding]:
     """Everything that is wrong in a channel, each thing once. What stops one section stops no other."""
     found = [*_section(_storage(channel), channel), *_section(_entries(channel), channel)]
     found += _section(_messages(channel), channel)
+    found += _section(_retention(channel), channel)
     found += _section(_cursors(channel), channel)
     for family, section in (("task", _tasks), ("path", _locks), ("turn", _people)):
         found += _looked(channel, family, section)
@@ -209,6 +210,21 @@ def _messages(channel: Channel) -> Iterator[Finding]:
     if ahead:
         text = f"{ahead} messages were written in the future: some clock is wrong"
         yield Finding("CLOCK", text, ("peek", channel.name))
+
+
+def _retention(channel: Channel) -> Iterator[Finding]:
+    if not channel.folder.exists(names.POLICY_FILE):
+        return
+    from agent_chat import archive
+
+    try:
+        wanted = archive.retention(channel)
+    except AgentChatError:
+        return  # the policy is damaged, which is named below
+    count = len(archive.old(channel, wanted)) if wanted else 0
+    if count:
+        text = f"{count} messages are older than the policy keeps them"
+        yield Finding("RETENTION", text, ("archive", channel.name))
 
 
 def _header(channel: Channel, message: Message) -> Iterator[Finding]:

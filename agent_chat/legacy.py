@@ -84,7 +84,8 @@ def _expect(condition: object, why: str) -> None:
 
 def _is_published(channel: Channel, entry: journal.Journal) -> bool:
     """Whether an audit message of this very transaction is there."""
-    for name in sorted(channel.folder.names(), reverse=True):
+    there = {*channel.folder.names(), *(entry.name for entry in channel.log.archived(0))}
+    for name in sorted(there, reverse=True):
         message = channel.log.message(name) if names.message_number(name) else None
         if message is None or message.status.lower() != entry.event.lower():
             continue

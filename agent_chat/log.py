@@ -7,6 +7,9 @@ whole seconds (FAT). It can lie all the same, so a listing is due when the last 
 the folder changed since, or where listing is cheap. What was put there by people, git or sync clients is
 thus seen at once in the ordinary case and within a minute always.
 
+Archived messages (archived.py) are looked for after the folder, and by name where the folder has not got one any
+more, so that none is missed on its way there; one that is in both counts once. They are neither late nor new.
+
 A name that arrives with a number not above the highest known is late (it came by git, by a sync client, or
 only now became whole): a reader may have passed it. So before it enters the index, an empty file of its
 name is made in `.cursors/<agent>.late/` for every agent with a cursor. Without an index everything there
@@ -54,7 +57,7 @@ class Unreadable:
 class Look:
     """What was there at one moment: what the index holds, and what is new."""
 
-    __slots__ = ("_log", "indexed", "kept", "late", "new", "stamp")
+    __slots__ = ("_has_archive", "_log", "indexed", "kept", "late", "new", "stamp")
 
     def __init__(self, log: Log, indexed: Stamp | None, stamp: Stamp) -> None:
         self._log = log
@@ -63,19 +66,34 @@ class Look:
         self.kept: list[bytes] = []  # without `indexed`: its lines that still count
         self.new: list[bytes] = []  # lines to be added
         self.late: list[str] = []  # names of these with a number that may have been passed
+        self._has_archive: bool | None = None  # when it was last looked for
 
     @property
     def last(self) -> int:
         """The newest message's number; 0 when there is none."""
-        return self.stamp.top
+        return self.stamp.top if self._has_archive is False else self._log.archived_last(self.stamp.top)
 
-    def above(self, number: int, count: int = 0) -> list[Entry]:
-        """The messages numbered above `number`, or the `count` highest numbered of them; in order."""
+    def above(self, number: int, count: int = 0, archived: bool = True) -> list[Entry]:
+        """The messages numbered above `number`, or the `count` highest numbered of them; in order.
+
+        `archived`: also those in the archive.
+        """
         try:
-            return self._above(number, count)
+            found = self._above(number, count)
         except (OSError, ValueError):  # the index is damaged, or went behind our back: it is derived, do without
             arrivals.distrust(self._log.folder)
-            return self._log._listing(is_index_sound=False)._above(number, count)
+            found = self._log._listing(is_index_sound=False)._above(number, count)
+        if not archived:
+            return found
+        self._has_archive = self._log.folder.exists(names.ARCHIVE)  # after the folder was looked at, and not before
+        if not self._has_archive:
+            return found
+        more = self._log.archived(found[0].number if count and len(found) >= count else number)
+        if not more:
+            return found
+        known = {entry.name for entry in found}
+        found = sorted([*found, *(entry for entry in more if entry.name not in known)], key=arrivals.order)
+        return found[-count:] if count else found
 
     def _above(self, number: int, count: int) -> list[Entry]:
         found = [entry for entry in map(arrivals.entry, [*self.kept, *self.new]) if entry.number > number]
@@ -88,13 +106,14 @@ class Look:
 class Log:
     """The messages of one open channel folder. `fs_now`: the file system's own time (ns), where it is known."""
 
-    __slots__ = ("_base", "folder", "fs_now", "must_list", "unreadable")
+    __slots__ = ("_base", "folder", "fs_now", "must_list", "places", "unreadable")
 
     def __init__(self, folder: disk.Folder) -> None:
         self.folder = folder
         self.fs_now = 0
         self.must_list = False  # whatever the folder's time says
         self.unreadable: dict[str, Unreadable] = {}  # of the last look, and of what was read since
+        self.places: dict[str, str] = {}  # the folders of archived messages that a look has met
         self._base: Look | None = None  # the look that the last number was taken on
 
     # ---- looking ------------------------------------------------------------------------------
@@ -209,8 +228,13 @@ class Log:
         """The message of this name; None, and an entry in `unreadable`, when it is none."""
         if names.message_number(name):
             return self.message(name)
-        self.unreadable[name] = Unreadable(name, names.claimed_number(name), "its name is no message's", False)
+        self.note_stray(name)
         return None
+
+    def note_stray(self, name: str, where: str = "") -> None:
+        """Note a numbered name that can be no message's, in the folder or in one of the archive."""
+        path = "/".join(filter(None, [where, name]))
+        self.unreadable[name] = Unreadable(path, names.claimed_number(name), "its name is no message's", False)
 
     def _watch(self, stamp: Stamp) -> bool:
         """Note size and time of what is not whole, since writing to it does not change the folder; False if in vain."""
@@ -228,17 +252,28 @@ class Log:
     def message(self, name: str) -> frontmatter.Message | None:
         """The message in file `name`; None when it is none, and then `unreadable` says why."""
         try:
-            return frontmatter.parse(name, self.folder.read(name))
+            return frontmatter.parse(name, self._read(name))
         except FileNotFoundError:
             why, is_young = "it is gone", True
         except frontmatter.NotWhole as error:
-            why, is_young = str(error), self._is_young(name)
+            why, is_young = str(error), name not in self.places and self._is_young(name)
         except AgentChatError as error:
             why, is_young = _WHY.get(error.code, error.message), False
         except OSError as error:
             why, is_young = error.strerror or "unreadable", False
-        self.unreadable[name] = Unreadable(name, names.message_number(name), why, is_young)
+        path = "/".join(filter(None, [self.places.get(name), name]))
+        self.unreadable[name] = Unreadable(path, names.message_number(name), why, is_young)
         return None
+
+    def _read(self, name: str) -> bytes:
+        try:
+            return self.folder.read(name)
+        except FileNotFoundError:
+            if not self.folder.exists(names.ARCHIVE):
+                raise
+        from agent_chat import archived
+
+        return archived.read(self, name)
 
     def _is_young(self, name: str) -> bool:
         """Whether it may still be being written: changed within the last 10 s, the future not counted."""
@@ -248,6 +283,24 @@ class Log:
             return True
         return 0 <= age < SETTLED
 
+    # ---- the archive ------------------------------------------------------------------------------
+
+    def archived(self, number: int) -> list[Entry]:
+        """The archived messages numbered above `number`, in no order."""
+        if not self.folder.exists(names.ARCHIVE):
+            return []
+        from agent_chat import archived
+
+        return archived.entries(self, number)
+
+    def archived_last(self, top: int) -> int:
+        """`top`, or the number of the newest archived message where that is higher."""
+        if not self.folder.exists(names.ARCHIVE):
+            return top
+        from agent_chat import archived
+
+        return archived.last(self, top)
+
     # ---- numbers, and publishing under them ---------------------------------------------------------
 
     def take_number(self) -> int:
@@ -255,7 +308,8 @@ class Log:
         with self.folder.sub(NUMBERS, create=True) as taken:
             try:
                 self._base = self.note()
-                in_use = max(self._base.last, self._base.stamp.used)
+                in_use = max(self._base.stamp.top, self._base.stamp.used)
+                in_use = max(in_use, self._highest_archived(in_use))
             except OSError:
                 self._base = None  # the index cannot be written just now; it is not needed
                 in_use = self._highest()
@@ -311,7 +365,16 @@ class Log:
             taken.remove(f"{number:04d}")
 
     def _highest(self) -> int:
-        return max(map(names.claimed_number, self.folder.names()), default=0)
+        here = max(map(names.claimed_number, self.folder.names()), default=0)
+        return max(here, self._highest_archived(here))
+
+    def _highest_archived(self, above: int = 0) -> int:
+        """The highest number that something in the archive uses, message or not; 0 when none is above `above`."""
+        if not self.folder.exists(names.ARCHIVE):
+            return 0
+        from agent_chat import archived
+
+        return max(map(names.claimed_number, archived.places(self.folder, above)), default=0)
 
     def forget_numbers(self, below: int) -> None:
         """Drop takings below the highest published number: no taker can get those again."""

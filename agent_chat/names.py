@@ -115,6 +115,23 @@ def claimed_number(name: str) -> int:
     return 0
 
 
+# ---- the archive: archive/NNNN-NNNN/, each for the messages numbered so -------------------------------------
+
+ARCHIVE = "archive"
+
+
+def archive_folder(low: int, high: int) -> str:
+    return f"{low:04d}-{high:04d}"
+
+
+def archive_range(name: str) -> tuple[int, int]:
+    """The lowest and the highest number in an archive's folder of this name; (0, 0) when it is none."""
+    low, dash, high = name.partition("-")
+    if all(4 <= len(part) <= 9 and part.isascii() and part.isdigit() for part in (low, high)) and dash:
+        return (int(low), int(high)) if 0 < int(low) <= int(high) else (0, 0)
+    return 0, 0
+
+
 # ---- records: tasks/<id>.json, claims/<id>.<owner>.json, locks/<lock id>.json ------------------------
 
 

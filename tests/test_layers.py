@@ -34,6 +34,7 @@ RANKS = {
     "agent_chat.patterns": 2,
     "agent_chat.arrivals": 3,
     "agent_chat.audit": 3,  # whom an audit message concerns
+    "agent_chat.archived": 3,
     "agent_chat.log": 3,
     "agent_chat.hosts": 3,  # which session of a host is which agent
     "agent_chat.policy": 3,
@@ -58,6 +59,7 @@ RANKS = {
     "agent_chat.requests": 6,
     "agent_chat.turns": 6,
     "agent_chat.rings": 7,
+    "agent_chat.archive": 7,
     "agent_chat.decisions": 7,
     "agent_chat.conversations": 6,
     "agent_chat.receipts": 7,
@@ -73,7 +75,8 @@ CLI_RANK = 8
 
 # The imports within one rank that are allowed: importer -> imported.
 SIDEWAYS = {
-    "agent_chat.log": {"agent_chat.arrivals"},
+    "agent_chat.log": {"agent_chat.arrivals", "agent_chat.archived"},
+    "agent_chat.archived": {"agent_chat.arrivals", "agent_chat.log"},
     "agent_chat.arrivals": {"agent_chat.audit"},
     "agent_chat.storage.oslock": {"agent_chat.storage.disk"},
     "agent_chat.storage.sweep": {"agent_chat.storage.disk"},
@@ -94,6 +97,7 @@ SIDEWAYS = {
     "agent_chat.task_audit": {"agent_chat.tasks"},
     "agent_chat.claims": {"agent_chat.tasks"},
     "agent_chat.messages": {"agent_chat.audit", "agent_chat.conditions"},
+    "agent_chat.doctor": {"agent_chat.archive"},
     "agent_chat.conditions": {"agent_chat.cursors", "agent_chat.messages"},
     "agent_chat.cursors": {"agent_chat.audit", "agent_chat.messages"},
 }

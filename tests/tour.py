@@ -230,6 +230,8 @@ TROUBLE: list[Step] = [
 ]
 PEOPLE: list[Step] = [
     "policy show c",
+    "archive c --before 3",
+    "person: archive c --before 8 --delete",
     "person: policy set c retention 14d",
     "policy set c access off -> 2",
     interrupted(set_policy, is_published=True),

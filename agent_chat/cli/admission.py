@@ -20,11 +20,11 @@ TOKEN = "AGENT_CHAT_TOKEN"
 # message or waits for one, or a person decides it.
 _OPERATORS = frozenset(["policy set", "approve", "deny", "turn close", "turn reopen", "turn roles", "guards reset"])
 _ALWAYS = _OPERATORS | {"channels", "roster", "state", "doctor", "agents", "requests", "policy show"}
-_ALWAYS |= {"task recover-pending", "recover-pending"}
+_ALWAYS |= {"task recover-pending", "recover-pending", "archive"}
 # What changes nothing in anybody's name. The operators' commands ask for a person, or, from an agent, by themselves.
 _LOOKS = _OPERATORS | {"roster", "state", "agents", "requests", "policy show", "peek", "show", "digest", "turn show"}
 _LOOKS |= {"task list", "task show", "locks", "check", "event read", "topics", "thread", "receipts", "turn wait"}
-_LOOKS |= {"guards show", "search", "log"}
+_LOOKS |= {"guards show", "search", "log", "archive"}
 # Settling gives nobody anything, and must go on where a crash keeps everybody from joining.
 _LOOKS |= {"task recover-pending", "recover-pending"}
 _OWN_PROOF = frozenset(["join", "leave"])  # they look at session and token by themselves

@@ -72,4 +72,7 @@ def _line() -> str:
 
 def _refused(call: Call, text: str) -> AgentChatError:
     words = [call.text(name) for name in ("channel", "key", "value", "request") if call.given(name)]
+    for name in ("before", "older_than"):
+        words += [f"--{name.replace('_', '-')}", call.text(name)] if call.given(name) else []
+    words += [f"--{name}" for name in ("delete", "force") if call.flag(name)]
     return AgentChatError("OPERATOR_REQUIRED", text, (*call.command.split(), *words))

@@ -296,6 +296,12 @@ COMMANDS: dict[str, Spec] = {
     ),
     "guard pre-commit": ("guard", "as a git hook: refuse a commit of paths that others have locked", (), _AS),
     "guard install": ("guard", "make that git hook in this repository", (), {}),
+    "archive": (
+        "archive",
+        "move old messages to the archive, where readers still find them; or delete them",
+        ("channel",),
+        {"--older-than": "older_than", "--before": "before", "--delete": "delete?", "--force": "force?"},
+    ),
     "doctor": ("doctor", "look for what is wrong, and name the command that helps", ("channel?",), {"--fix": "fix?"}),
     "setup": (
         "setup",

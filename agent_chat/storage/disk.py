@@ -42,6 +42,7 @@ _SAFE = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os
 _SAFE |= getattr(os, "O_BINARY", 0) | getattr(os, "O_NOINHERIT", 0)
 # Hard links: FAT and exFAT, some network shares and containers have none; Android denies them.
 _NO_LINKS = frozenset([errno.EPERM, errno.EACCES, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL])
+_UNFOLLOWED = {"follow_symlinks": False} if os.link in os.supports_follow_symlinks else {}
 
 
 class NotDurable(OSError):
@@ -305,7 +306,7 @@ class Folder:
 
 
 class Temporary:
-    """A whole, synced file in `.tmp/`, on its way to its name. Leaving the `with` block discards it."""
+    """A whole, synced file in `.tmp/`, on its way to its name, or any file for `link_to`. `with` discards it."""
 
     __slots__ = ("folder", "name")
 
@@ -317,7 +318,7 @@ class Temporary:
         """Give it a name in `folder`, exclusively. FileExistsError when the name is taken."""
         (old, old_at), (new, new_at) = self.folder._at(self.name), folder._at(name)
         try:
-            os.link(old, new, src_dir_fd=old_at, dst_dir_fd=new_at)
+            os.link(old, new, src_dir_fd=old_at, dst_dir_fd=new_at, **_UNFOLLOWED)
         except FileExistsError:
             # NFS: the link was made, its answer lost, and the repeat found the name taken
             if not os.path.samestat(folder.lstat(name), self.folder.lstat(self.name)):

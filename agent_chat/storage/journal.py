@@ -23,7 +23,7 @@ from agent_chat.storage import disk, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
     from typing import Any, Union
 
     from agent_chat.storage.digests import Digests
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     # Of a record: its bytes, its digest (digests.py), or why it cannot be read.
     Content = Union[bytes, str, AgentChatError, OSError]
 
-FOLDER, DAMAGED_FOLDER = ".journal", ".damaged"
+FOLDER, DAMAGED_FOLDER, ARCHIVE = ".journal", ".damaged", "archive"
 VERSION = 1
 LIMIT = 64 * 1024 * 1024  # bytes
 _KEYS = ("version", "channel", "id", "event", "actor", "subject", "records", "message", "recovery", "replaces")
@@ -216,11 +216,29 @@ def is_listed(name: str) -> bool:
 
 
 def holds(folder: disk.Folder, name: str, data: bytes) -> bool:
-    """Whether the file `name` of the channel holds exactly `data`."""
+    """Whether the file `name` of the channel, or of its archive, holds exactly `data`."""
+    return _holds(folder, name, data) or any(_holds(inner, name, data) for inner in _archive(folder))
+
+
+def _holds(folder: disk.Folder, name: str, data: bytes) -> bool:
     try:
         return folder.read(name) == data
     except (OSError, AgentChatError):  # also a link or a folder of that name
         return False
+
+
+def _archive(folder: disk.Folder) -> Iterator[disk.Folder]:
+    """Every folder of the archive, which old messages are moved to."""
+    try:
+        with folder.sub(ARCHIVE) as archive:
+            for name in archive.names():
+                try:
+                    with archive.sub(name) as inner:
+                        yield inner
+                except (OSError, AgentChatError):
+                    continue  # no folder
+    except (OSError, AgentChatError):
+        return  # there is none
 
 
 def _is(folder: disk.Folder, path: str, data: bytes | None) -> bool:
