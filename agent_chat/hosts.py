@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 FOLDER = ".hosts"
 _SUBAGENTS = ".subagents"
 HERE, AWAY = "here", "away"
-_KEPT = 30 * 24 * 3600 * clock.SECOND  # microseconds; then a session that left is forgotten
+_KEPT = 30 * 24 * 3600 * clock.SECOND  # microseconds; then a session is forgotten
 _FILE_LIMIT = 64 * 1024  # bytes
 _MANY = 2000  # files that are looked at when there is no session id to go by
 _KEYS = ("agent", "session", "harness", "pid", "started", "state", "at", "root", "channels")
@@ -166,13 +166,14 @@ def register(root: str, session: Session, home: str = "") -> None:
 
 
 def _tidy(folder: disk.Folder, present: Session) -> None:
-    """End the sessions that its process had before, and forget those that left long ago."""
+    """End the sessions that its process had before, and forget old ones, but those whose process still lives."""
     now = clock.now()
     for found in _all(folder):
-        if found.state == HERE and found.started and (found.pid, found.started) == (present.pid, present.started):
+        lives = bool(found.started) and found.is_here()
+        if lives and (found.pid, found.started) == (present.pid, present.started):
             found.state = AWAY
             _write(folder, found)
-        elif found.state == AWAY and not 0 <= now - _instant(found.at) < _KEPT:
+        elif not lives and not 0 <= now - _instant(found.at) < _KEPT:
             folder.remove(_file(found.session))
             folder.remove(found.session + _SUBAGENTS)
 

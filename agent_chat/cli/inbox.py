@@ -184,10 +184,20 @@ def _session(event: Event) -> None:
     _export(inbox)
     _register(inbox)
     roster: list[str] = []
-    notice = inbox.notice(LIMIT // 2, roster)
-    if roster and (notice or not os.environ.get("AGENT_CHAT_NAME")):  # nobody has told the agent yet
-        notice = "\n".join(filter(None, [_roster(inbox.agent, roster, LIMIT // 2 - 1), notice]))
-    _say(notice, inbox.event)
+    said = [inbox.notice(LIMIT // 2, roster)]
+    if roster and (said[0] or not os.environ.get("AGENT_CHAT_NAME")):  # nobody has told the agent yet
+        said.insert(0, _roster(inbox.agent, roster, LIMIT // 2 - 300))
+    if _has_twin(inbox):
+        other = f"another session here is {inbox.agent}, too, and each message reaches only one of you"
+        said.append(f"{_MARK}{other}: tell your user to start one of them with another AGENT_CHAT_NAME")
+    _say("\n".join(filter(None, said)), inbox.event)
+
+
+def _has_twin(inbox: _Inbox) -> bool:
+    """Whether another living process of a host goes by the same name, as far as hooks said so."""
+    own = os.environ.get(hosts.PID_VARIABLE, "")
+    sessions = hosts.of_agent(inbox.root, inbox.agent) if own else []
+    return any(session.started and session.pid != own and session.is_here() for session in sessions)
 
 
 def _roster(agent: str, parts: list[str], limit: int) -> str:
@@ -258,7 +268,8 @@ def _texts(inbox: _Inbox) -> str:
     """The unread messages themselves in envelopes, as far as they go, and the commands that pass them."""
     parts: list[str] = []
     rest: list[str] = []
-    room = TEXT_LIMIT - len(output.CAUTION) - 400
+    commands = inbox.command("read", "c" * 64, "--as", inbox.agent)  # one for what is cut, one for what is left
+    room = TEXT_LIMIT - len(output.CAUTION) - 200 - 2 * len(commands)
 
     def look(channel: Channel) -> None:
         nonlocal room
@@ -267,7 +278,8 @@ def _texts(inbox: _Inbox) -> str:
         if not unread.messages:
             return
         command = inbox.command("ack", channel.name, "--as", inbox.agent, "--upto")
-        page = output.page(channel.name, unread.messages, "envelope", max_bytes=max(1, room - len(command)), cut=True)
+        bound = max(1, room - len(command))
+        page = output.page(channel.name, unread.messages, "envelope", max_bytes=bound, cut=not parts)
         count = unread.whole_numbers(page.count)
         if count > page.count or len(page.text) + len(command) + 20 > room:
             rest.append(channel.name)

@@ -53,17 +53,26 @@ def test_a_session_whose_process_is_gone_is_not_here(root: str) -> None:
     assert not hosts.of_agent(root, "bob")[0].is_here()
 
 
-def test_who_left_is_away_and_forgotten_after_a_month(root: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_left_is_away_and_the_old_are_forgotten_but_those_that_live(
+    root: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     frozen = FrozenClock()
     monkeypatch.setattr(clock, "now", frozen)
     hosts.register(root, hosts.Session("s-1", "bob"))
+    hosts.note_subagent(root, "s-1", "a1")
     hosts.leave(root, "s-1")
     hosts.register(root, hosts.Session("s-2", "carol"))
+    hosts.register(root, hosts.Session("s-3", "erin", pid=OWN))
     found = hosts.find(root, "s-1")
     assert found and not found.is_here()
-    frozen.pass_seconds(31 * 24 * 3600)
-    hosts.register(root, hosts.Session("s-3", "dave"))
-    assert hosts.find(root, "s-1") is None and hosts.find(root, "s-2"), "who did not say that it left stays"
+    frozen.pass_seconds(29 * 24 * 3600)
+    hosts.register(root, hosts.Session("s-4", "dave"))
+    assert hosts.find(root, "s-1") and hosts.find(root, "s-2")
+    frozen.pass_seconds(2 * 24 * 3600)
+    hosts.register(root, hosts.Session("s-5", "dave"))
+    assert not hosts.find(root, "s-1") and not hosts.find(root, "s-2")
+    assert hosts.find(root, "s-4") and (hosts.find(root, "s-3") or not os.path.isdir("/proc"))
+    assert not [name for name in os.listdir(os.path.join(root, hosts.FOLDER)) if name.startswith("s-1")]
 
 
 def test_what_is_no_registration_is_passed_over(root: str, tmp_path: Path) -> None:
@@ -87,6 +96,17 @@ def test_registrations_are_private_and_kept_out_of_git(tmp_path: Path) -> None:
     assert (root / hosts.FOLDER / ".gitignore").read_text() == "*\n"
     if sys.platform != "win32":
         assert root.stat().st_mode & 0o077 == 0
+
+
+def test_an_agent_is_here_while_one_of_its_sessions_is(root: str) -> None:
+    assert hosts.presence(root) == {}
+    for session in ("s-1", "s-2"):
+        hosts.register(root, hosts.Session(session, "Bob"))
+    hosts.register(root, hosts.Session("s-3"))
+    hosts.leave(root, "s-1")
+    assert hosts.presence(root) == {"bob": "here"}
+    hosts.leave(root, "s-2")
+    assert hosts.presence(root) == {"bob": "away"}
 
 
 def test_a_value_cannot_make_another_line(root: str) -> None:

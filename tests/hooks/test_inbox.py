@@ -199,12 +199,23 @@ def test_hook_text_is_bounded_and_says_how_to_read_on(host: Host, root: Root) ->
         root.post("alice", f"t{number}", "x" * 3000, **QUICK)
     many(root, 3)
     shown = texts(host)
-    assert shown.count("</message>") == 2 + 3 and " --upto 2" in shown
-    assert re.search(r"\nmore in 1 channel; read: .* read c --as bob\n$", shown)
+    assert shown.count("</message>") > 2 and " ack c --as bob --upto 2\n" in shown
+    assert re.search(r"\nmore in \d channels?; read: .* read c --as bob\n$", shown)
     root.ok("ack", "c", "--as", "bob", "--upto", "6")
     root.post("alice", "long", "y" * 50_000, **QUICK)
     shown = texts(host, AGENT_CHAT_CHANNELS="c")
     assert "cut: all of it: " in shown and shown.count("</message>") == 1
+
+
+def test_hook_text_is_bounded_below_a_long_path_too(host: Host, root: Root) -> None:
+    place = root.path.parent.joinpath(*["a folder with a long name"] * 12)
+    place.mkdir(parents=True)
+    root.path = root.path.rename(place / "root")
+    root.post("alice", "t", "y" * 50_000, **QUICK)
+    root.ok("init", "d")
+    root.ok("post", "d", "--from", "alice", "--title", "t", "--body", "y" * 5000, **QUICK)
+    shown = texts(host, AGENT_CHAT_ROOT=str(root.path), CLAUDECODE=None)
+    assert "cut: all of it: " in shown and "more in 1 channel; read: " in shown
 
 
 # ---- who one is -----------------------------------------------------------------------------------------
@@ -327,6 +338,15 @@ def test_a_process_number_that_was_given_again_is_not_believed(host: Host, root:
     path.write_text(re.sub(r"started: \d+", "started: 1", path.read_text()))
     cleared = host.event("session_inbox", source="clear", session_id=SECOND)
     assert host.run("session_inbox", cleared, AGENT_CHAT_NAME=None, CLAUDE_PID=str(os.getpid())) == ""
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc"), reason="needs /proc")
+def test_two_living_sessions_of_one_name_are_told(host: Host, root: Root) -> None:
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
+        hosts.register(str(root.path), hosts.Session(SECOND, "bob", pid=str(other.pid)))
+        assert "another session here is bob, too" in host.run("session_inbox", CLAUDE_PID=str(os.getpid()))
+        assert host.run("session_inbox", CLAUDE_PID=str(other.pid)) == ""
+    assert host.run("session_inbox", CLAUDE_PID=str(os.getpid())) == "", "it has ended"
 
 
 def test_the_end_marks_away_and_agents_shows_it(host: Host, root: Root) -> None:
