@@ -137,6 +137,23 @@ def _busy(channel: Channel, family: Family, busy: oslock.Busy) -> AgentChatError
     return AgentChatError(family.lock, text, ("peek", channel.name), {"holder": busy.holder})
 
 
+def sound(
+    source: View | Change, folder: str, decode: Callable[[str, str, bytes | AgentChatError | OSError], Result]
+) -> tuple[list[Result], list[AgentChatError]]:
+    """Every sound record of a folder, and what is wrong with the others, by `decode(channel, path, data)`.
+
+    A refusal where something else is in the folder's place.
+    """
+    found, damaged = [], []
+    for path, data in source.read_all(folder):
+        assert not isinstance(data, str)  # no digests were asked for
+        try:
+            found.append(decode(source.channel.name, path, data))
+        except AgentChatError as error:
+            damaged.append(error)
+    return found, damaged
+
+
 # ---- changing -------------------------------------------------------------------------------------------
 
 

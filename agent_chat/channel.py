@@ -80,6 +80,15 @@ class Channel:
     def meta(self) -> Meta:
         return self._meta
 
+    def meta_with(self, data: bytes, member: str) -> bytes | None:
+        """A `_meta.json` that holds `data`, with one more member; None when it has that one. CHANNEL_META_INVALID."""
+        from agent_chat.storage import records
+
+        if _any_meta(self.folder, data).has(member):
+            return None
+        found = records.load(data)
+        return records.dump({**found, "members": [*found.get("members", []), member]})
+
     def is_open(self) -> bool:
         """Whether hooks speak about it: not when a person turned it off, or its policy cannot be read."""
         if not self.folder.exists(names.POLICY_FILE):

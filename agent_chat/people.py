@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 
+from agent_chat import change as changes
 from agent_chat import clock, names
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import records
@@ -99,23 +100,17 @@ def load(source: Source, agent: str) -> Session | None:
 
 def everything(source: Source) -> tuple[list[Session], list[AgentChatError]]:
     """All sound registrations by name, and what is wrong with the others."""
-    found, damaged = [], []
     try:
-        listed = source.read_all(names.SESSIONS)
+        found, damaged = changes.sound(source, names.SESSIONS, decode)
     except AgentChatError as error:
         return [], [_damaged(source.channel.name, names.SESSIONS, error.message)]
-    for path, data in listed:
-        try:
-            if not isinstance(data, bytes):
-                raise _damaged(source.channel.name, path, str(data))
-            found.append(decode(source.channel.name, path, data))
-        except AgentChatError as error:
-            damaged.append(error)
     return sorted(found, key=lambda one: one.agent.lower()), damaged
 
 
-def decode(channel: str, path: str, data: bytes) -> Session:
+def decode(channel: str, path: str, data: bytes | AgentChatError | OSError) -> Session:
     """The registration in a record's bytes; SESSION_INVALID_RECORD names all that is wrong with it."""
+    if not isinstance(data, bytes):
+        raise _damaged(channel, path, str(data))
     try:
         record = records.load(data)
         wrong = list(_problems(path, record))
@@ -183,10 +178,9 @@ def join(
         joined = present.joined_at if present else stamp
         found = Session(agent, session, harness[:HARNESS_LIMIT], key_of(fresh), joined, stamp)
         change.put(names.session_file(agent), found.encode())
-        meta = records.load(change.read(META_FILE) or b"{}")
-        if not any(member.lower() == agent.lower() for member in meta["members"]):
-            meta["members"].append(agent)
-            change.put(META_FILE, records.dump(meta))
+        meta = channel.meta_with(change.read(META_FILE) or b"", agent)
+        if meta:
+            change.put(META_FILE, meta)
         body: dict[str, object] = {"session": session, "harness": found.harness, "key": found.key[:SHOWN_KEY]}
         change.audit("agent.joined", {"agent": agent}, {**body, "joined_again": present is not None}, ())
     return found, fresh

@@ -5,6 +5,7 @@ A request changes nothing by itself. `decisions.py` carries out what a person ap
 
 from __future__ import annotations
 
+from agent_chat import change as changes
 from agent_chat import clock, names
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import records
@@ -118,23 +119,17 @@ def load(source: Source, request_id: str) -> Request:
 
 def everything(source: Source) -> tuple[list[Request], list[AgentChatError]]:
     """All sound requests by number, and what is wrong with the others."""
-    found, damaged = [], []
     try:
-        listed = source.read_all(names.REQUESTS)
+        found, damaged = changes.sound(source, names.REQUESTS, decode)
     except AgentChatError as error:
         return [], [_damaged(source.channel.name, names.REQUESTS, error.message)]
-    for path, data in listed:
-        try:
-            if not isinstance(data, bytes):
-                raise _damaged(source.channel.name, path, str(data))
-            found.append(decode(source.channel.name, path, data))
-        except AgentChatError as error:
-            damaged.append(error)
     return sorted(found, key=lambda one: names.request_number(one.id)), damaged
 
 
-def decode(channel: str, path: str, data: bytes) -> Request:
+def decode(channel: str, path: str, data: bytes | AgentChatError | OSError) -> Request:
     """The request in a record's bytes; REQUEST_INVALID_RECORD names all that is wrong with it."""
+    if not isinstance(data, bytes):
+        raise _damaged(channel, path, str(data))
     try:
         record = records.load(data)
         wrong = list(_problems(path, record))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,16 @@ def test_a_member_stays_as_it_is_spelled(root: Root) -> None:
     meta = (root.folder() / "_meta.json").read_bytes()
     join(root, "BOB")
     assert (root.folder() / "_meta.json").read_bytes() == meta
+
+
+def test_other_keys_of_the_channel_stay_as_they_are(root: Root) -> None:
+    path = root.folder() / "_meta.json"
+    path.write_text('{"channel": "c", "color": "red", "topic": "t", "created": "2026-01-01T00:00:00+00:00"}')
+    join(root, "dave")
+    assert json.loads(path.read_text()) == {
+        **{"channel": "c", "color": "red", "topic": "t", "created": "2026-01-01T00:00:00+00:00"},
+        "members": ["dave"],
+    }
 
 
 def test_the_session_is_the_hosts_own_where_none_is_said(root: Root) -> None:
@@ -309,6 +320,24 @@ def test_a_reason_cannot_look_like_something_else_to_the_person(root: Root) -> N
     assert "\x1b" not in root.ok("requests", "c").out and len(root.ok("requests", "c").out.splitlines()) == 2
 
 
+@pytest.mark.parametrize("words", [["approve", "c", "R-1"], ["deny", "c", "R-1", "--reason", "r"]])
+@pytest.mark.parametrize("how", ["null", "piped", "host", "other word"])
+def test_nobody_but_a_person_at_a_terminal_decides(root: Root, words: list[str], how: str) -> None:
+    join(root, "bob", "s-1")
+    root.ok(*TAKE, "--reason", "why")
+    before, names = record(root), root.names()
+    if how == "null":
+        result = at_terminal(root, *words, stdin=subprocess.DEVNULL)
+    elif how == "piped":
+        result = root.real(*words, input=b"c\n")
+    elif how == "host":
+        result = at_terminal(root, *words, environment={"AI_AGENT": "x"})
+    else:
+        result = at_terminal(root, *words, typed="bob\n")
+    assert result.status == 2 and "OPERATOR_REQUIRED" in result.err and result.out == ""
+    assert (record(root), root.names()) == (before, names)
+
+
 @pytest.mark.parametrize("request_id", ["R-7", "R-", "../x", "R-01", "", "1"])
 def test_an_unknown_request_is_refused(root: Root, request_id: str) -> None:
     for words in (["approve", "c", request_id], ["deny", "c", request_id, "--reason", "r"]):
@@ -356,7 +385,7 @@ def test_no_command_is_forgotten_by_the_policies() -> None:
     looks = {command for command in COMMANDS if admission.is_look(Call(command, {}, ""))}
     assert set(LOOKING) - {"read", "wait", "channels", "version"} <= looks
     changes = {*CHANGING, "join", "leave", "turn open", "turn assign", "turn report", "lock", "task create"}
-    assert looks & changes == {"state"}, "without --write"
+    assert looks & changes == {"state", "archive"}, "without --write; moving files away is in nobody's name"
     in_no_channel = {"init", "demo", "doctor", "guard install", "guard pre-commit", "setup"}
     for command in {*CHANGING, *ELSEWHERE} - looks - in_no_channel:
         options = set(COMMANDS[command][3])
