@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pty
-import signal
 import subprocess
 import threading
 import time
@@ -78,10 +77,17 @@ class Terminal:
     """An interactive session in a terminal of its own."""
 
     def __init__(self, claude: Claude, session: str, **environment: str) -> None:
-        self.pid, self._fd = pty.fork()
-        if not self.pid:
-            os.chdir(claude.project)
-            os.execve(claude.binary, claude.command(), claude.environment(session, **environment))
+        self._fd, screen = pty.openpty()
+        self._process = subprocess.Popen(
+            claude.command(),
+            cwd=claude.project,
+            env=claude.environment(session, **environment),
+            stdin=screen,
+            stdout=screen,
+            stderr=screen,
+            start_new_session=True,
+        )
+        os.close(screen)
         self.screen = b""
         threading.Thread(target=self._read, daemon=True).start()
 
@@ -106,17 +112,10 @@ class Terminal:
     def end(self) -> int:
         """Leave as a person would; the exit status."""
         self.type("/exit")
-        deadline = time.monotonic() + 20
-        while time.monotonic() < deadline:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
-            if pid:
-                self.pid = 0
-                return os.waitstatus_to_exitcode(status)
-            time.sleep(0.05)
-        raise AssertionError(self.screen[-3000:])
+        return self._process.wait(timeout=30)
 
     def close(self) -> None:
-        if self.pid:
-            os.kill(self.pid, signal.SIGKILL)
-            os.waitpid(self.pid, 0)
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.wait()
         os.close(self._fd)

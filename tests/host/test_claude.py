@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -100,29 +101,66 @@ def test_an_idle_session_is_woken_and_a_clear_and_a_resume_keep_its_name(
 
     model.script("bob", "fresh")
     terminal.type("/clear")
+    here = _until_another(claude, session)
     root.post("alice", "again", "body of the second", **QUICK)
     model.waits_for("bob", "1 new message for bob: #c 1 from alice")
-    here = [session for session in hosts.of_agent(str(claude.root), "bob") if session.is_here()]
-    assert len(here) == 1 and here[0].session != session.session
     assert terminal.end() == 0
     assert not any(session.is_here() for session in hosts.of_agent(str(claude.root), "bob"))
     waiters = root.folder() / ".waiters"
-    assert not [name for name in os.listdir(waiters) if _is_held(waiters / name)], "the monitor ended with its host"
+    deadline = time.monotonic() + 30
+    while any(_is_held(path) for path in waiters.iterdir()):
+        assert time.monotonic() < deadline, "the monitor goes on after its host"
+        time.sleep(0.05)
 
     model.script("bob", "resumed")
-    claude.headless("bob", "go on", "--resume", here[0].session)
+    claude.headless("bob", "go on", "--resume", here.session)
     assert "bob has unread messages: #c 1 from alice" in model.heard("bob")[0]
+
+
+def _until_another(claude: Claude, before: hosts.Session) -> hosts.Session:
+    """The one session of bob that is here, once it is another."""
+    deadline = time.monotonic() + 60
+    while True:
+        here = [session for session in hosts.of_agent(str(claude.root), "bob") if session.is_here()]
+        if len(here) == 1 and here[0].session != before.session:
+            return here[0]
+        assert time.monotonic() < deadline, here
+        time.sleep(0.05)
 
 
 def _is_held(path: Path) -> bool:
     import fcntl
 
-    with open(path) as file:
-        try:
+    try:
+        with path.open() as file:
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
-            return True
+    except FileNotFoundError:
+        return False  # its holder took it away
+    except OSError:
+        return True
     return False
+
+
+def test_without_the_plugin_a_wait_in_the_background_wakes(
+    claude: Claude, model: Model, open_terminal: Callable[..., Terminal], plugin: Path
+) -> None:
+    """The pattern of SKILL.md."""
+    root = Root(claude.root)
+    root.ok("init", "c", "--members", "alice,bob")
+    (claude.home / ".claude/settings.json").write_text('{"permissions": {"allow": ["Bash"]}}')
+    claude.command = lambda *words: [BINARY, "--permission-mode", "acceptEdits", *words]  # type: ignore[method-assign]
+    program = f"'{plugin}/bin/agent-chat'"
+    waits = bash(f"{program} wait c --peek --timeout 600")
+    waits.given["run_in_background"] = True
+    model.script("bob", waits, "I wait", bash(f"{program} read c"), "read it")
+    terminal = open_terminal("bob", AGENT_CHAT_NAME="bob")
+    terminal.shows("for agents")
+    terminal.type("wait for mail")
+    model.waits_for("bob", "Command running in background")
+    root.post("alice", "t", "the body", **QUICK)
+    model.waits_for("bob", "<status>completed</status>")
+    model.waits_for("bob", "the body")
+    assert terminal.end() == 0
 
 
 def test_a_subagent_acts_under_the_name_of_its_session(claude: Claude, model: Model) -> None:
