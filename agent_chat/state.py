@@ -2,23 +2,21 @@
 
 `derive` reads everything and returns plain values in the shapes of agent-chat-plugin 0.7.5; `render` is the
 Markdown of state.md. Equal sources give equal bytes: nothing depends on the time, the zone or the machine
-but `generated_at`. A message counts as a decision, a blocker or evidence by its status, the beginning of
-its title, or a heading in its body.
+but `generated_at`. What a message adds is told by points.py.
 """
 
 from __future__ import annotations
 
-from agent_chat import clock, frontmatter, messages, path_locks, recovery, tasks
+from agent_chat import clock, frontmatter, path_locks, points, recovery, tasks
 from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
     from agent_chat.change import View
     from agent_chat.channel import Channel
-    from agent_chat.frontmatter import Message
     from agent_chat.path_locks import Lock
     from agent_chat.tasks import Task
 
@@ -29,63 +27,32 @@ SCHEMA_VERSION = 1
 NONE = "*(none)*"
 
 
-class Kind:
-    """What makes a message count: its status, how its title begins, a heading in its body."""
-
-    __slots__ = ("headings", "statuses", "titles")
-
-    def __init__(self, statuses: Iterable[str], words: tuple[str, ...]) -> None:
-        self.statuses = frozenset(statuses)
-        self.titles = tuple(start for word in words for start in (f"{word}:", f"[{word}]"))
-        self.headings = words
-
-    def counts(self, message: Message, low_body: str) -> bool:
-        if message.status.lower() in self.statuses or message.title.lower().startswith(self.titles):
-            return True
-        return any(word in low_body and _has_heading(low_body, word) for word in self.headings)
-
-
-DECISION = Kind(["decision"], ("decision",))
-BLOCKER = Kind(["blocker", "blocked"], ("blocker",))
-EVIDENCE = Kind(["verification", "verified"], ("verification", "evidence"))
-
-
-def _has_heading(low_body: str, word: str) -> bool:
-    """Whether a line is `#`… and then just this word, or this word and something that is no letter or digit."""
-    for line in low_body.split("\n"):
-        if line.startswith("#"):
-            text = line.lstrip("#").lstrip(" \t")
-            if text.startswith(word) and not text[len(word) : len(word) + 1].isalnum():
-                return True
-    return False
-
-
 # ---- deriving -------------------------------------------------------------------------------------------
 
 
-def derive(channel: Channel, look: Looker | None = None) -> Entry:
-    """The whole summary. `look`: how records are read, `channel.look` unless the caller holds the lock."""
+def derive(channel: Channel, look: Looker | None = None, anew: bool = False) -> Entry:
+    """The whole summary. `look`: how records are read, `channel.look` unless the caller holds the lock.
+
+    `anew`: every message is opened, whatever is remembered.
+    """
     look = look or channel.look
     decisions: list[Entry] = []
     blockers: list[Entry] = []
     evidence: list[Entry] = []
     completed: dict[str, tuple[str, str]] = {}  # task id in lower case -> who finished it, and when
-    last = 0
-    for message in messages.everything(channel):
-        last = max(last, message.number)
-        low, text = message.body.lower(), message.body.rstrip("\n")
-        common = {"author": message.sender, "time": message.ts, "title": message.title}
-        if DECISION.counts(message, low):
-            decisions.append(
-                {**common, "details": text, "seq": message.number, "source": f"message:{message.number:04d}"}
-            )
-        if BLOCKER.counts(message, low):
-            blockers.append(_blocker("message", f"#{message.number:04d}", common, text))
-        if EVIDENCE.counts(message, low):
-            values = {"acceptance": [], "evidence": text, "source_id": str(message.number), "source_type": "message"}
-            evidence.append({**common, **values})
-        if message.status.lower() in ("lease.completed", "task.updated"):
-            _note_completion(message, completed)
+    told = points.of_messages(channel, anew)
+    for point in told.found:
+        common = {"author": point.author, "time": point.time, "title": point.title}
+        if points.DECISION.name in point.kinds:
+            values = {"details": point.text, "seq": point.number, "source": f"message:{point.number:04d}"}
+            decisions.append({**common, **values})
+        if points.BLOCKER.name in point.kinds:
+            blockers.append(_blocker("message", f"#{point.number:04d}", common, point.text))
+        if points.EVIDENCE.name in point.kinds:
+            source = {"source_id": str(point.number), "source_type": "message"}
+            evidence.append({**common, "acceptance": [], "evidence": point.text, **source})
+        if point.done:
+            completed[point.done] = (point.author, point.done_at)
     found, damaged, pending = look("task", lambda view: (*_tasks(view), view.pending))
     locks, damaged_locks, pending_paths = look("path", lambda view: (*_locks(view), view.pending))
     pending_turn = look("turn", lambda view: view.pending)
@@ -102,7 +69,7 @@ def derive(channel: Channel, look: Looker | None = None) -> Entry:
         "created_at": channel.meta.created,
         "decisions": decisions,
         "generated_at": clock.seconds_stamp(clock.now()),
-        "last_seq": last,
+        "last_seq": told.last,
         "members": channel.meta.members,
         "open_tasks": [task.record() for task in unfinished],
         "owners": _owners(unfinished, locks),
@@ -136,18 +103,6 @@ def _locks(view: View) -> tuple[list[Lock], list[AgentChatError]]:
         else:
             found += [lock] if lock else []
     return found, damaged
-
-
-def _note_completion(message: Message, completed: dict[str, tuple[str, str]]) -> None:
-    from agent_chat.storage import records
-
-    try:
-        body = records.load(message.body.encode("utf-8"))
-    except records.Damaged:
-        return
-    is_done = body.get("event") == message.status and body.get("status") == tasks.DONE
-    if is_done and body.get("previous_status") != tasks.DONE and isinstance(body.get("task_id"), str):
-        completed[body["task_id"].lower()] = (message.sender, str(body.get("updated_at") or message.ts))
 
 
 def _add_tasks(

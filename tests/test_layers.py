@@ -55,6 +55,7 @@ RANKS = {
     "agent_chat.path_locks": 6,
     "agent_chat.locking": 7,
     "agent_chat.events": 6,
+    "agent_chat.points": 6,
     "agent_chat.people": 6,
     "agent_chat.requests": 6,
     "agent_chat.turns": 6,

@@ -21,9 +21,9 @@ from agent_chat import (
     frontmatter,
     path_locks,
     people,
+    points,
     recovery,
     requests,
-    state,
     tasks,
     turns,
 )
@@ -174,7 +174,7 @@ def header_keys(tree: ast.AST) -> Iterator[str]:
 
 def test_what_counts_in_the_summary_is_as_in_the_code() -> None:
     rows = table("The summary", "kind")
-    for name, kind in (("decision", state.DECISION), ("blocker", state.BLOCKER), ("evidence", state.EVIDENCE)):
+    for name, kind in (("decision", points.DECISION), ("blocker", points.BLOCKER), ("evidence", points.EVIDENCE)):
         statuses, titles, headings = rows[name]
         assert set(words(statuses)) == kind.statuses
         assert {title.lower() for title in words(titles)} == set(kind.titles)

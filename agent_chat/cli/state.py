@@ -27,10 +27,10 @@ def run(call: Call) -> int:
         if call.flag("strict"):
             compaction.check_everything(channel)
         if not is_writing:
-            return _print(call, state.derive(channel))
+            return _print(call, state.derive(channel, anew=call.flag("strict")))
 
         def make(look: Any) -> tuple[dict[str, Any], bytes]:
-            summary = state.derive(channel, look)
+            summary = state.derive(channel, look, anew=call.flag("strict"))
             return summary, output.visible(state.render(summary)).encode("utf-8")
 
         summary = compaction.compact(channel, actor, make, audit=not call.flag("no_audit"))

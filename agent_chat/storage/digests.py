@@ -32,12 +32,16 @@ if TYPE_CHECKING:
 
 
 class Digests:
-    """The digests of one folder of records. `having`: only those are wanted that hold one of these texts."""
+    """The digests of one folder of records. `having`: only those are wanted that hold one of these texts.
 
-    __slots__ = ("_folder", "_having", "_known", "_learned", "_seen", "_unknown", "where")
+    `version`: of what a digest says; what was kept by another one is not believed.
+    """
 
-    def __init__(self, folder: disk.Folder, where: str, having: Sequence[str] = ("",)) -> None:
+    __slots__ = ("_folder", "_having", "_known", "_learned", "_seen", "_unknown", "_version", "where")
+
+    def __init__(self, folder: disk.Folder, where: str, having: Sequence[str] = ("",), version: str = "") -> None:
         self.where = where
+        self._version = version
         self._folder = folder
         self._having = having
         self._known = self._read()
@@ -52,7 +56,7 @@ class Digests:
         except (OSError, AgentChatError, UnicodeDecodeError):
             return {}
         head, _, lines = text.partition("\n")
-        if head != _head(lines):
+        if head != self._head(lines):
             return {}  # another version, torn or damaged
         return dict([line.split("\t", 1) for line in lines.split("\n")[:-1]])
 
@@ -89,19 +93,18 @@ class Digests:
         if key and all(map(str.isprintable, (key, *digest))):
             self._learned[key] = "\t".join(digest)
 
-    def save(self) -> None:
-        """Write what was learned, when it is worth it."""
+    def save(self, worth: int = 1) -> None:
+        """Write what was learned, when it is of so many records, or when too many that are known are gone."""
         gone = len(self._known) - len(self._seen)
-        if not self._learned and gone <= len(self._known) // _SHARE:
+        if len(self._learned) < worth and gone <= len(self._known) // _SHARE:
             return  # whereas one that must be read costs the import of json
         kept = {key: self._known[key] for key in self._seen}
         lines = "".join([f"{key}\t{digest}\n" for key, digest in {**kept, **self._learned}.items()])
         try:
             with self._folder.sub(INDEX, create=True) as index:
-                index.replace(self.where, f"{_head(lines)}\n{lines}".encode(), derived=True)
+                index.replace(self.where, f"{self._head(lines)}\n{lines}".encode(), derived=True)
         except (OSError, AgentChatError):
             pass  # read-only media, or no index: everything is read anew next time
 
-
-def _head(lines: str) -> str:
-    return f"{_VERSION} {binascii.crc32(lines.encode('utf-8')):08x}"
+    def _head(self, lines: str) -> str:
+        return " ".join(filter(None, [_VERSION, f"{binascii.crc32(lines.encode('utf-8')):08x}", self._version]))

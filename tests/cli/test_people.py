@@ -410,3 +410,12 @@ def test_no_file_of_the_root_holds_a_token(root: Root) -> None:
     for token in tokens:
         assert token.encode() not in found and token.rpartition(":")[2].encode() not in found
         assert people.key_of(token)[:12].encode() in found, "and the search sees what is there"
+
+
+def test_a_meta_that_names_no_members_gets_them(root: Root) -> None:
+    path = root.folder() / "_meta.json"
+    meta = json.loads(path.read_text())
+    del meta["members"]
+    path.write_text(json.dumps(meta))
+    root.ok("join", "c", "--as", "dave", "--session", "s")
+    assert json.loads(path.read_text())["members"] == ["dave"]
