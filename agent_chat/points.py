@@ -20,7 +20,7 @@ from agent_chat.storage import digests, disk, records
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from agent_chat.channel import Channel
     from agent_chat.frontmatter import Message
@@ -103,17 +103,19 @@ def of_messages(channel: Channel, anew: bool = False) -> Points:
     return remembered or _gathered(channel, look, anew)
 
 
-def _gathered(channel: Channel, look: list[int], anew: bool) -> Points:
+def _gathered(channel: Channel, look: list[list[object]], anew: bool) -> Points:
     known = digests.Digests(channel.folder, "state", version=_RULES)
     found: list[Point] = []
     odd: list[str] = []  # names of messages that are none, or not yet
     last = count = 0
-    for name, digest in known.names(channel.folder, _is_message):
+    for where, name, digest in _listed(channel.folder, known):
         values = None if digest is None or anew else _loaded(digest)
         if values is None:
+            if where:
+                channel.log.places[name] = where
             message = channel.log.message(name)
             if message is None:
-                odd.append(name)
+                odd.append(f"{where}/{name}" if where else name)
                 continue
             values = _values(message)
             known.learn(name, [_DUMPED(values) if values else ""])
@@ -127,6 +129,33 @@ def _gathered(channel: Channel, look: list[int], anew: bool) -> Points:
     if count >= WORTH and len(odd) <= _ODD:
         _remember(channel.folder, look, odd, points)
     return points
+
+
+def _listed(folder: disk.Folder, known: digests.Digests) -> Iterator[tuple[str, str, str | None]]:
+    """(path of its folder, name, digest if it is known) of every message; one that is in several of them once."""
+    seen: set[str] = set()
+    for where, inner in _folders(folder):
+        listed = [entry for entry in known.names(inner, _is_message) if entry[0] not in seen]
+        seen.update(name for name, _ in listed)
+        for name, digest in listed:
+            yield where, name, digest
+
+
+def _folders(folder: disk.Folder) -> Iterator[tuple[str, disk.Folder]]:
+    """The channel's folder, then those of the archive, each with its path."""
+    yield "", folder
+    if not folder.exists(names.ARCHIVE):
+        return
+    from agent_chat import archived
+
+    for _, _, name in archived.folders(folder):
+        where = f"{names.ARCHIVE}/{name}"
+        try:
+            inner = folder.sub(where)
+        except (OSError, AgentChatError):
+            continue  # gone, or a file or a link of this name
+        with inner:
+            yield where, inner
 
 
 def _is_message(name: str) -> bool:
@@ -179,11 +208,15 @@ def _completed(message: Message) -> tuple[str, str] | None:
 # ---- what a whole folder adds, as long as it stays as it is -----------------------------------------------
 
 
-def _look(folder: disk.Folder) -> list[int]:
-    """What is another one when a file comes, goes or is replaced: the folder's time and inode, and its names."""
+def _look(folder: disk.Folder) -> list[list[object]]:
+    """What is another one when a file comes, goes or is replaced: each folder's time and inode, and its names."""
+    return [[where, *_look_at(inner)] for where, inner in _folders(folder)]
+
+
+def _look_at(folder: disk.Folder) -> tuple[int, int, int, int]:
     changed, inode, _ = folder.stamp()
     listed = sorted(name for name in folder.names() if name[0].isdigit())
-    return [changed, inode, len(listed), binascii.crc32("/".join(listed).encode("utf-8", "surrogatepass"))]
+    return changed, inode, len(listed), binascii.crc32("/".join(listed).encode("utf-8", "surrogatepass"))
 
 
 def _stamps(folder: disk.Folder, listed: Iterable[str]) -> list[list[object]]:
@@ -192,8 +225,9 @@ def _stamps(folder: disk.Folder, listed: Iterable[str]) -> list[list[object]]:
     return [[name, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns, stat.st_ino] for name, stat in found]
 
 
-def _remember(folder: disk.Folder, look: list[int], odd: list[str], points: Points) -> None:
-    if look[0] > clock.now() * 1000 - _SETTLED:
+def _remember(folder: disk.Folder, look: list[list[object]], odd: list[str], points: Points) -> None:
+    settled = clock.now() * 1000 - _SETTLED
+    if not all(isinstance(changed, int) and changed <= settled for _, changed, *_ in look):
         return  # within one tick of the clock more may come unseen
     try:
         rows = [[point.name, *point.values()] for point in points.found]
@@ -204,7 +238,7 @@ def _remember(folder: disk.Folder, look: list[int], odd: list[str], points: Poin
         pass  # read-only media, or no index: it is gathered again
 
 
-def _remembered(folder: disk.Folder, look: list[int]) -> Points | None:
+def _remembered(folder: disk.Folder, look: list[list[object]]) -> Points | None:
     """What was remembered, when the folder still looks like this; None for anything else."""
     try:
         with folder.sub(digests.INDEX) as index:

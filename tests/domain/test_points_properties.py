@@ -19,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Root, make_root, open_channel
 
-from agent_chat import frontmatter, points, state
+from agent_chat import frontmatter, messages, names, points, state
 from agent_chat.log import Log
 from agent_chat.storage import digests
 
@@ -64,6 +64,16 @@ def derive_anew(root: Root) -> dict[str, Any]:
     return found
 
 
+def assert_as_read(root: Root) -> None:
+    """What is remembered is what every message says that a reader finds."""
+    with open_channel(root) as channel:
+        found = messages.everything(channel)
+        expected = [(message.name, points._values(message)) for message in found if points._values(message)]
+        told = points.of_messages(channel)
+    assert [(point.name, point.values()) for point in told.found] == expected
+    assert told.last == max((message.number for message in found), default=0)
+
+
 def message(number: int, chance: random.Random) -> bytes:
     title = chance.choice(["t", "Decision: x", "[Evidence] y", "Blocker: z"])
     sender, body = chance.choice(["alice", "bob"]), chance.choice(BODIES) + "\n"
@@ -106,6 +116,8 @@ def _change(root: Root, what: str, chance: random.Random) -> None:
         shutil.copytree(folder, root.path / "copy", symlinks=True)
         shutil.rmtree(folder)
         (root.path / "copy").rename(folder)
+    elif what == "archive":
+        root.ok("archive", "c", "--before", names.message_number(path.name) + 1, AGENT_CHAT_FSYNC="0")
     elif what == "link":
         path.unlink()
         path.symlink_to("/etc/hostname")
@@ -126,7 +138,22 @@ def edit(path: Path, what: str, data: bytes, other: bytes) -> None:
         time.sleep(0.001)
 
 
-KINDS = ["add", "add", "add", "remove", "rename", "swap", "replace", "copy", "link", "edit", "cut", "sly"]
+KINDS = [
+    "archive",
+    "archive",
+    "add",
+    "add",
+    "add",
+    "remove",
+    "rename",
+    "swap",
+    "replace",
+    "copy",
+    "link",
+    "edit",
+    "cut",
+    "sly",
+]
 
 
 @pytest.mark.skipif(os.name == "nt", reason="needs links")
@@ -138,6 +165,7 @@ def test_what_is_remembered_gives_the_bytes_of_a_full_derivation(steps: list[tup
         for what, seed in steps:
             change(root, what, random.Random(seed))
             assert derive(root) == derive_anew(root), what
+            assert_as_read(root)
 
 
 @settings(max_examples=100)
