@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from agent_chat.frontmatter import Message
 
 FULL = 1000  # files in one folder: as many as hosting sites list
-BATCH = 200  # messages moved in one hold of the channel's lock
+BATCH = 500  # messages moved in one hold of the channel's lock
 _UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _ASKING = frozenset(["question", "request"])  # statuses that want an answer
 
@@ -84,68 +84,80 @@ def move(channel: Channel, wanted: Age) -> list[Entry]:
     for start in range(0, len(found), BATCH):
         with channel.writing("archive"):
             moved += _move(channel, found[start : start + BATCH])
+    if moved:
+        with channel.writing("archive"):
+            archived.write_headers(channel.log)  # until then each is opened by whoever wants to know of it
     return moved
 
 
 def _move(channel: Channel, wanted: Sequence[Entry]) -> list[Entry]:
     folder, here = channel.folder, channel.log.note()
-    there, pending = {entry.name for entry in here.above(0, archived=False)}, _pending(channel)
-    top, used = here.last, dict[str, disk.Folder]()
+    pending = _pending(channel)
+    top, used = here.last, dict[str, _Place]()
     moved: list[Entry] = []
     try:
         with folder.sub(names.ARCHIVE, create=True) as archive:
             for entry in wanted:
-                if entry.number >= top or entry.name not in there or entry.name in pending:
+                if entry.number >= top or entry.name in pending:
                     continue
                 try:
                     is_linked = _link(folder, archive, used, entry)
                 except FileNotFoundError:
-                    continue  # where there are no locks another one moves it, too
+                    continue  # another one has moved it
                 if is_linked:
                     moved.append(entry)
                 else:
                     text = f"{entry.name} stays: the archive holds another file of that name; next: doctor"
                     channel.notices.append(text)
-            for inner in (*used.values(), archive, folder):  # what is made before the names go stays
+            for inner in (*(place.folder for place in used.values()), archive, folder):  # before any name goes
                 inner.sync()
     finally:
-        for inner in used.values():
-            inner.close()
+        for place in used.values():
+            place.folder.close()
     _forget(channel, moved)
     return moved
 
 
-def _link(folder: disk.Folder, archive: disk.Folder, used: dict[str, disk.Folder], entry: Entry) -> bool:
+class _Place:
+    """A folder of the archive, and what lies in it."""
+
+    __slots__ = ("folder", "names")
+
+    def __init__(self, folder: disk.Folder) -> None:
+        self.folder = folder
+        self.names = set(folder.names())
+
+
+def _link(folder: disk.Folder, archive: disk.Folder, used: dict[str, _Place], entry: Entry) -> bool:
     """Give a message its place in the archive; False when that is taken by something else."""
     if not stat.S_ISREG(folder.lstat(entry.name).st_mode):
         return False
-    inner = _place(archive, used, entry)
+    place = _place(archive, used, entry)
     try:
-        disk.Temporary(folder, entry.name).link_to(inner, entry.name)
+        disk.Temporary(folder, entry.name).link_to(place.folder, entry.name)
     except FileExistsError:
-        return inner.read(entry.name) == folder.read(entry.name)
+        return place.folder.read(entry.name) == folder.read(entry.name)
+    place.names.add(entry.name)
     return True
 
 
-def _place(archive: disk.Folder, used: dict[str, disk.Folder], entry: Entry) -> disk.Folder:
+def _place(archive: disk.Folder, used: dict[str, _Place], entry: Entry) -> _Place:
     """The folder for a message: that of its thousand, or one for its number alone where that is full."""
     low = (entry.number - 1) // FULL * FULL + 1
     for bounds in ((low, low + FULL - 1), (entry.number, entry.number)):
         name = names.archive_folder(*bounds)
         if name not in used:
-            used[name] = archive.sub(name, create=True)
-        listed = used[name].names()
-        if len(listed) < FULL or entry.name in listed:
+            used[name] = _Place(archive.sub(name, create=True))
+        if len(used[name].names) < FULL or entry.name in used[name].names:
             break
     return used[name]
 
 
 def _forget(channel: Channel, gone: Iterable[Entry]) -> None:
-    """Take names out of the folder, and put both indexes in step."""
+    """Take names out of the folder, and put the index in step."""
     for entry in gone:
         channel.folder.remove(entry.name)
     channel.folder.sync()
-    archived.write_headers(channel.log)
     channel.log.must_list = True
     channel.log.note()
     channel.log.must_list = False
@@ -227,6 +239,9 @@ def delete(channel: Channel, chosen: Sequence[Entry]) -> int:
     for start in range(0, len(chosen), BATCH):
         with channel.writing("archive --delete"):
             count += _delete(channel, chosen[start : start + BATCH])
+    if channel.folder.exists(names.ARCHIVE):
+        with channel.writing("archive --delete"):
+            archived.write_headers(channel.log)
     return count
 
 

@@ -71,16 +71,31 @@ def entries(log: Log, above: int = 0) -> list[Entry]:
     log.places.update(there)
     known, found = headers(log.folder), []
     for name, where in there.items():
-        line = known.get(name)
-        if line is not None:
-            found.append(arrivals.entry(line))
-        elif names.message_number(name):
+        entry = _entry(known[name]) if name in known else None
+        if entry is None and names.message_number(name):
             message = log.message(name)
-            if message:
-                found.append(arrivals.of_message(message))
-        else:
+            entry = arrivals.of_message(message) if message else None
+        elif entry is None:
             log.note_stray(name, where)
+        if entry:
+            found.append(entry)
     return found
+
+
+def _entry(line: bytes) -> Entry | None:
+    return arrivals.entry(line) if arrivals.is_sound(line) else None
+
+
+def requested(log: Log, request_id: str) -> list[Entry]:
+    """The archived messages of a request id, and those that nothing is known of."""
+    there, known = places(log.folder), headers(log.folder)
+    log.places.update(there)
+    mark = b"\t%s\t" % request_id.encode("ascii")
+    found = [_entry(line) for name, line in known.items() if mark in line and name in there]
+    for name in there.keys() - known.keys():
+        message = log.message(name) if names.message_number(name) else None
+        found.append(arrivals.of_message(message) if message else None)
+    return [entry for entry in found if entry]
 
 
 def last(log: Log, top: int) -> int:
@@ -95,13 +110,13 @@ def last(log: Log, top: int) -> int:
 
 
 def headers(folder: disk.Folder) -> dict[str, bytes]:
-    """The lines of the index of the archive, by name; what is torn or damaged is left out."""
+    """The lines of the index of the archive, by name, sound or not; without the one that is torn."""
     try:
         with folder.sub(arrivals.INDEX) as index:
             data = index.read(_INDEX, _LIMIT)
     except (FileNotFoundError, AgentChatError):
         return {}
-    return {arrivals.name_of(line): line for line in data.split(b"\n")[:-1] if arrivals.is_sound(line)}
+    return {arrivals.name_of(line): line for line in data.split(b"\n")[:-1]}
 
 
 def write_headers(log: Log) -> None:
@@ -110,8 +125,10 @@ def write_headers(log: Log) -> None:
     log.places.update(there)
     lines = []
     for name in sorted(there):
-        message = None if name in known or not names.message_number(name) else log.message(name)
-        line = known.get(name) or (arrivals.line(message, 0) if message else None)
+        line = known.get(name)
+        if line is None or not arrivals.is_sound(line):
+            message = log.message(name) if names.message_number(name) else None
+            line = arrivals.line(message, 0) if message else None
         if line:
             lines.append(line + b"\n")
     with log.folder.sub(arrivals.INDEX, create=True) as index:

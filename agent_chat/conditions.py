@@ -8,7 +8,7 @@ repeats at the very same moment may both be posted, and what depends on the newe
 
 from __future__ import annotations
 
-from agent_chat import cursors, messages, names
+from agent_chat import archived, arrivals, cursors, names
 from agent_chat.channel import Unlocked
 from agent_chat.errors import AgentChatError
 
@@ -46,11 +46,7 @@ class Conditions:
         if not self.request_id:
             return None
         low = content.sender.lower()
-        # A folder's time that did not move when the first one was linked, before its death, must hide nothing.
-        channel.log.must_list = True
-        listed = messages.entries(channel)
-        channel.log.must_list = False
-        for entry in listed:
+        for entry in _requested(channel, self.request_id):
             if entry.request_id != self.request_id or entry.sender.lower() != low:
                 continue
             found = channel.log.message(entry.name)
@@ -72,6 +68,24 @@ class Conditions:
         channel.log.must_list = False
         if unread or newer:
             raise _stale(channel, sender, unread or newer, () if unread else ("--after", str(self.if_latest)))
+
+
+def _requested(channel: Channel, request_id: str) -> list[Entry]:
+    """What may be a message of this request id, by the indexes; in order.
+
+    Always by a listing: a folder's time that did not move when the first one was linked, before the death of its
+    writer, must hide nothing.
+    """
+    log = channel.log
+    log.must_list = True
+    here = log.look()
+    log.must_list = False
+    known = arrivals.lines(log.folder, here.indexed)[0] if here.indexed is not None else here.kept
+    mark = b"\t%s\t" % request_id.encode("ascii")
+    found = [arrivals.entry(line) for line in (*known, *here.new) if mark in line and arrivals.is_sound(line)]
+    if log.folder.exists(names.ARCHIVE):
+        found += archived.requested(log, request_id)
+    return sorted(found, key=arrivals.order)
 
 
 def _compare(channel: Channel, content: Content, found: Message, request_id: str) -> None:
