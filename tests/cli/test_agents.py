@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from support import Root, make_root
+from test_wait import is_watching
 
 from agent_chat.cli import agents as command
 
@@ -167,7 +168,8 @@ def test_a_waiting_digest_says_that_the_agent_is_still_busy(root: Root) -> None:
 def test_a_waiting_digest_ends_with_what_it_waits_for(root: Root, how: str) -> None:
     says(root, "bob", "busy")
     process = root.spawn("digest", "c", "--of", "bob", "--wait")
-    time.sleep(0.5)
+    until(lambda: is_watching(process.pid, root))
+    time.sleep(0.3)
     assert process.poll() is None
     root.post("alice", "of another")
     time.sleep(0.2)
