@@ -17,7 +17,6 @@ from agent_chat import (
     names,
     path_locks,
     people,
-    policy,
     presence,
     tasks,
     turns,
@@ -91,7 +90,7 @@ def everybody(channel: Channel) -> tuple[list[Agent], list[AgentChatError]]:
     """
     sessions, damaged = channel.look("turn", people.everything)
     listed = {session.agent.lower(): session.agent for session in sessions}
-    if not is_only_joined(channel):
+    if not channel.is_only_joined():
         listed.update((name.lower(), name) for name in channel.meta.members if names.is_agent(name))
     found = {low: Agent(name) for low, name in listed.items()}
     for session in sessions:
@@ -103,7 +102,7 @@ def everybody(channel: Channel) -> tuple[list[Agent], list[AgentChatError]]:
 def one(channel: Channel, name: str) -> Agent:
     """One agent. AGENT_NOT_FOUND for who is neither a member nor has joined, posted or read here; REACH_REFUSED."""
     names.agent(name)
-    if is_only_joined(channel):
+    if channel.is_only_joined():
         people.need_joined(channel, name, is_self=False)
     session = channel.look("turn", lambda view: people.load(view, name))
     if session is None and not messages.is_known(channel, name):
@@ -114,16 +113,6 @@ def one(channel: Channel, name: str) -> Agent:
     agent.session = session
     _look(channel, {name.lower(): agent}, [])
     return agent
-
-
-def is_only_joined(channel: Channel) -> bool:
-    """Whether the policy lets only joined agents be reached; an unreadable one hides nobody from a person."""
-    if not channel.folder.exists(names.POLICY_FILE):
-        return False
-    try:
-        return policy.load(channel.folder, channel.name).value("reach") == "joined"
-    except AgentChatError:
-        return False
 
 
 def _look(channel: Channel, found: dict[str, Agent], damaged: list[AgentChatError]) -> None:

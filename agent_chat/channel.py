@@ -91,14 +91,31 @@ class Channel:
 
     def is_open(self) -> bool:
         """Whether hooks speak about it: not when a person turned it off, or its policy cannot be read."""
-        if not self.folder.exists(names.POLICY_FILE):
-            return True
-        from agent_chat import policy
-
         try:
-            return policy.load(self.folder, self.name).value("access") == policy.ON
+            return self._policy("access") != "off"
         except AgentChatError:
             return False
+
+    def is_only_joined(self) -> bool:
+        """Whether only joined agents are listed and reached; a policy that cannot be read hides nobody."""
+        try:
+            return self._policy("reach") == "joined"
+        except AgentChatError:
+            return False
+
+    def listed(self, named: Sequence[str]) -> list[str]:
+        """Whom of these others are shown."""
+        if not self.is_only_joined():
+            return list(named)
+        return [name for name in named if names.is_agent(name) and self.folder.exists(names.session_file(name))]
+
+    def _policy(self, key: str) -> str:
+        """What counts for a key; empty without a policy. POLICY_INVALID."""
+        if not self.folder.exists(names.POLICY_FILE):
+            return ""
+        from agent_chat import policy
+
+        return policy.load(self.folder, self.name).value(key)
 
     def writing(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
         """The channel's exclusive lock, noting `who` holds it. CHANNEL_BUSY after 10 s behind one holder."""

@@ -45,7 +45,7 @@ def _summary(channel: channels.Channel) -> dict[str, object]:
     return {
         "channel": channel.name,
         "count": count,
-        "members": channel.meta.members,
+        "members": channel.listed(channel.meta.members),
         "topic": channel.meta.topic,
         "last": last,
     }
@@ -84,7 +84,7 @@ def _roster(call: Call) -> int:
                 readers = log.readers(folder)
         except FileNotFoundError:
             readers = []
-        for agent in readers:
+        for agent in channel.listed(readers):
             try:
                 read[agent] = cursors.stored(channel, agent)
             except AgentChatError:
@@ -93,7 +93,7 @@ def _roster(call: Call) -> int:
         lines = [
             f"channel: {channel.name}",
             f"topic:   {channel.meta.topic or '-'}",
-            f"members: {', '.join(channel.meta.members) or '- (anyone)'}",
+            f"members: {', '.join(channel.listed(channel.meta.members)) or '- (anyone)'}",
             f"count:   {summary['count']}",
             f"last:    {_last_line(summary['last'])}",
             f"read:    {', '.join(so_far) or '-'}",

@@ -114,7 +114,7 @@ class _Inbox:
 
         def look(channel: Channel) -> None:
             if roster is not None:
-                members = [member for member in channel.meta.members if names.is_name(member)]
+                members = [member for member in channel.listed(channel.meta.members) if names.is_name(member)]
                 roster.append(f"#{channel.name} {', '.join(members[:20])}".rstrip())
             unread = self.unread(channel)
             if unread.entries:

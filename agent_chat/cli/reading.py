@@ -140,9 +140,8 @@ class Reader:
         from agent_chat import messages
 
         if not messages.is_known(channel, self.agent):
-            output.note(
-                f"agent-chat: {self.agent} is no member of {channel.name!r} ({', '.join(channel.meta.members)})"
-            )
+            members = ", ".join(channel.listed(channel.meta.members))
+            output.note(f"agent-chat: {self.agent} is no member of {channel.name!r} ({members})")
 
 
 def _read(call: Call) -> int:

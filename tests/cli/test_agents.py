@@ -100,6 +100,10 @@ def test_where_only_the_joined_are_reached_nobody_else_is_shown(root: Root) -> N
     assert [one["agent"] for one in root.ok("agents", "c", "--json").json["agents"]] == ["bob"]
     root.ok("digest", "c", "--of", "bob")
     root.refused("REACH_REFUSED", "digest", "c", "--of", "alice")
+    root.ok("read", "c", "--as", "carol")
+    shown = root.ok("roster", "c", "--json").json
+    assert shown["members"] == ["bob"] and shown["cursors"] == {}
+    assert "alice" not in root.ok("roster", "c").out + root.ok("channels").out
 
 
 def test_it_goes_on_while_the_channel_is_off_and_the_digest_does_not(root: Root) -> None:
