@@ -460,6 +460,16 @@ def test_without_code_it_is_skipped_with_one_line(host: Host, root: Root, tmp_pa
         assert host.errors.count("\n") == 1 and host.errors.startswith("agent-chat: hook skipped: "), host.errors
 
 
+@pytest.mark.parametrize("name", EVENTS)
+def test_a_python_that_is_too_old_is_told_once(host: Host, root: Root, name: str) -> None:
+    root.post(**QUICK)
+    code = "import sys; sys.path.insert(0, sys.argv[1]); import entry; entry.OLDEST = (4,); entry.run(sys.argv[2])"
+    what = {"session_inbox": "session", "prompt_inbox": "prompt", "stop_inbox": "stop", "session_end": "end"}[name]
+    command = [sys.executable, "-I", "-S", "-c", code, str(HOOKS), what]
+    done = subprocess.run(command, env=host.variables(), capture_output=True, check=True)
+    assert (b"need Python 3.9" in done.stdout) == (what == "session") and done.stderr == b""
+
+
 def test_code_that_fails_stops_nobody(host: Host, root: Root, plugin: Path) -> None:
     (plugin / "agent_chat/cursors.py").write_text("import nonsense")
     for name in EVENTS:
