@@ -21,10 +21,12 @@ if TYPE_CHECKING:
     from typing import TypeVar
 
     from agent_chat.change import Change, View
+    from agent_chat.log import Look
 
     Result = TypeVar("Result")
 
 META = "_meta.json"
+_MUCH = 50  # messages that nobody has put into the index
 _META_LIMIT = 1024 * 1024  # bytes
 _META_KEYS = ("channel", "members", "topic", "created")
 _GITIGNORE = b".*\n!.gitignore\n!.cursors/\n.cursors/*.lock\n"
@@ -119,12 +121,26 @@ class Channel:
 
     def writing(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
         """The channel's exclusive lock, noting `who` holds it. CHANNEL_BUSY after 10 s behind one holder."""
-        return _writing(self.folder, self.name, who, seconds)
+        lock = _writing(self.folder, self.name, who, seconds)
+        if isinstance(lock, oslock.Lock):
+            self.log.heed(lock.time)
+        return lock
+
+    def look_at_log(self) -> Look:
+        """Which messages are there. Where much is new it enters the index, or every look would open it again."""
+        here = self.log.look()
+        if len(here.new) > _MUCH:
+            try:
+                with self.writing("a reader", 0):
+                    return self.log.note()
+            except (AgentChatError, OSError):
+                pass  # somebody is at it, or these are read-only media
+        return here
 
     def exclusive(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock:
         """The channel's exclusive lock. oslock.Busy, oslock.NoLocks."""
         lock = oslock.hold(self.folder, self.LOCK, note(who), seconds)
-        self.log.fs_now = lock.time
+        self.log.heed(lock.time)
         return lock
 
     def change(self, event: str, actor: str) -> Change:

@@ -109,7 +109,7 @@ def reading(channel: Channel, agent: str, seconds: float = oslock.PATIENCE) -> o
     with channel.folder.sub(CURSORS, create=True) as folder:
         try:
             lock = oslock.hold(folder, agent.lower() + ".lock", note(agent), seconds)
-            channel.log.fs_now = lock.time
+            channel.log.heed(lock.time)
             return lock
         except oslock.NoLocks:
             return Unlocked()
@@ -186,7 +186,7 @@ def look(
 
     `persist`: what has just arrived enters the index. `excluded`: what is left out; the cursor passes over it.
     """
-    here = _noted(channel, agent) if persist else channel.log.look()
+    here = _noted(channel, agent) if persist else channel.look_at_log()
     at = stored(channel, agent)
     entries = here.above(max(at, 0), archived=at >= 0)  # who has no cursor yet starts with what is not archived
     unread = Unread(at, here.last)
@@ -212,7 +212,7 @@ def since(
     channel: Channel, agent: str, number: int, every_audit: bool = False, excluded: Exclusion | None = None
 ) -> Unread:
     """What is relevant for `agent` above a number, read or not."""
-    here = channel.log.look()
+    here = channel.look_at_log()
     entries = here.above(number)
     unread = Unread(stored(channel, agent), here.last)
     _choose(unread, entries, agent, every_audit, excluded)

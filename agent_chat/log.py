@@ -104,13 +104,13 @@ class Look:
 
 
 class Log:
-    """The messages of one open channel folder. `fs_now`: the file system's own time (ns), where it is known."""
+    """The messages of one open channel folder."""
 
-    __slots__ = ("_base", "folder", "fs_now", "must_list", "places", "unreadable")
+    __slots__ = ("_base", "_offset", "folder", "must_list", "places", "unreadable")
 
     def __init__(self, folder: disk.Folder) -> None:
         self.folder = folder
-        self.fs_now = 0
+        self._offset = 0  # ns; between the file system's clock and ours
         self.must_list = False  # whatever the folder's time says
         self.unreadable: dict[str, Unreadable] = {}  # of the last look, and of what was read since
         self.places: dict[str, str] = {}  # the folders of archived messages that a look has met
@@ -164,8 +164,12 @@ class Log:
                 return None
         return Look(self, stamp, stamp)
 
+    def heed(self, now: int) -> None:
+        """Go by the file system's own clock, which says `now` (ns), rather than by ours."""
+        self._offset = now - time.time_ns()
+
     def _now(self) -> int:
-        return self.fs_now or time.time_ns()
+        return time.time_ns() + self._offset
 
     def _is_current(self, stamp: Stamp) -> bool:
         """Whether the folder's time says that nothing came or went since the stamp, and may be believed."""

@@ -324,7 +324,7 @@ def _seen(channel: Channel) -> list[str]:
 
 def entries(channel: Channel, above: int = 0, count: int = 0) -> list[Entry]:
     """The messages numbered above `above`, or the last `count` of them, as the index knows them."""
-    return channel.log.look().above(above, count)
+    return channel.look_at_log().above(above, count)
 
 
 def _near(name: str, others: Sequence[str]) -> str:
@@ -378,7 +378,7 @@ def is_since(entry: Entry, instant: int) -> bool:
 
 def last_number(channel: Channel) -> int:
     """The newest message's number; 0 when there is none."""
-    return channel.log.look().last
+    return channel.look_at_log().last
 
 
 def newest(channel: Channel, count: int, excluded: Exclusion | None = None) -> list[frontmatter.Message]:

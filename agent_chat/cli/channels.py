@@ -35,7 +35,7 @@ def _init(call: Call) -> int:
 
 
 def _summary(channel: channels.Channel) -> dict[str, object]:
-    count = channel.log.look().stamp.count + len(channel.log.archived(0))
+    count = channel.look_at_log().stamp.count + len(channel.log.archived(0))
     newest = messages.newest(channel, 1)
     last = (
         {"seq": newest[0].number, "from": newest[0].sender, "title": newest[0].title, "ts": newest[0].ts}

@@ -421,3 +421,25 @@ def test_any_text_survives_the_index() -> None:
         assert arrivals._unescaped(written) == text
 
     survives()
+
+
+def test_many_messages_that_nobody_has_noted_are_opened_once_even_by_those_who_only_look(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(1, 101):
+        root.put(number)
+    opened: list[str] = []
+    real = disk.Folder.read
+
+    def read(folder: disk.Folder, name: str, *rest: int, **more: int) -> bytes:
+        opened.extend([name] * (names.message_number(name) > 0))
+        return real(folder, name, *rest, **more)
+
+    monkeypatch.setattr(disk.Folder, "read", read)
+    root.ok("channels")
+    assert len(set(opened)) == 100
+    time.sleep(PAUSE)
+    opened.clear()
+    root.ok("peek", "c", "-n", "2")
+    root.ok("channels")
+    assert len(opened) <= 4
