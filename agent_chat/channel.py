@@ -293,7 +293,7 @@ def _plain_meta(data: bytes) -> Meta | None:
     """A `_meta.json` spelled exactly as we write it, without importing json; None for any other spelling."""
     text = data.decode("utf-8", "replace")
     texts = text.split('"')[1::2]  # the keys and strings of the file, in order
-    if len(texts) < 8 or "\\" in text or not all(map(str.isprintable, texts)):
+    if len(texts) < 7 or "\\" in text or not all(map(str.isprintable, texts)):
         return None
     channel, members, topic, created = texts[1], texts[3:-4], texts[-3], texts[-1]
     listed = "[\n" + ",\n".join(f'    "{member}"' for member in members) + "\n  ]" if members else "[]"

@@ -33,6 +33,7 @@ COMMANDS: dict[str, tuple[list[str], int, set[str]]] = {
     "wait": (["wait", "c", "--as", "bob", "--timeout", "0"], 0, {"signal"}),
     "wait, timed out": (["wait", "c", "--as", "alice", "--timeout", "0.05"], 4, {"signal"}),
     "peek": (["peek", "c"], 0, set()),
+    "peek, a channel of anybody": (["peek", "d"], 0, set()),
     "ack": (["ack", "c", "--as", "bob", "--upto", "1"], 0, set()),
     "show": (["show", "c", "1"], 0, set()),
 }
@@ -89,6 +90,7 @@ def test_a_hot_command_loads_only_its_list(command: str, bare: set[str], tmp_pat
     target = str(tmp_path / "modules")
     for before in (
         ["init", "c", "--members", "alice,bob"],
+        ["init", "d"],
         ["post", "c", "--from", "alice", "--title", "t", "--body", "b"],
     ):
         status, errors, _ = run(target, "--root", root, *before)
