@@ -61,7 +61,21 @@ ODD_NAMES = [
     ),
     *(b"claims/.lease-transaction.json", b"locks/.path-lock-transaction.json", b"archive/0001-1000/0001-a-b.md"),
 ]
-OTHER_FILES = ["_policy.json", "_turn.json", "state.md", ".index/arrivals", ".lock", ".numbers/0999", ".tmp/x"]
+_FOLDERS = "tasks claims locks .cursors .journal .numbers .index .tmp .waiters requests .sessions archive".split()
+OTHER_FILES = [
+    "_policy.json",
+    "_turn.json",
+    "state.md",
+    ".index/arrivals",
+    ".index/stamp",
+    ".index/points",
+    ".index/state",
+    ".index/tasks",
+    ".index/locks",
+    ".lock",
+    ".numbers/0999",
+    ".tmp/x",
+]
 
 
 class Damage:
@@ -195,7 +209,7 @@ class Damage:
 
     def _folder(self) -> str:
         """Something else lies where a folder was."""
-        name = self.random.choice("tasks claims locks .cursors .journal .numbers .index .tmp .waiters requests".split())
+        name = self.random.choice(_FOLDERS)
         path = self.folder / name
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
