@@ -60,12 +60,13 @@ class Unlocked:
 class Channel:
     """An open channel."""
 
-    __slots__ = ("_meta", "folder", "log", "name", "notices", "recovery", "signature")
+    __slots__ = ("_meta", "folder", "log", "name", "notices", "proof", "recovery", "signature")
     LOCK = ".lock"
 
     def __init__(self, name: str, folder: disk.Folder) -> None:
         self.recovery = "explicit"  # what a crash asks for where the policy does not say: explicit or auto
         self.notices: list[str] = []  # what the caller should be told in one line each
+        self.proof: Callable[[], object] | None = None  # refuses, under the lock, who lost its name meanwhile
         self.signature: list[tuple[str, str]] = []  # header keys of every message written from here: session, key
         self.name = name
         self.folder = folder
@@ -124,6 +125,7 @@ class Channel:
         lock = _writing(self.folder, self.name, who, seconds)
         if isinstance(lock, oslock.Lock):
             self.log.heed(lock.time)
+        self._prove(lock)
         return lock
 
     def look_at_log(self) -> Look:
@@ -141,7 +143,16 @@ class Channel:
         """The channel's exclusive lock. oslock.Busy, oslock.NoLocks."""
         lock = oslock.hold(self.folder, self.LOCK, note(who), seconds)
         self.log.heed(lock.time)
+        self._prove(lock)
         return lock
+
+    def _prove(self, lock: oslock.Lock | Unlocked) -> None:
+        if self.proof:
+            try:
+                self.proof()
+            except BaseException:
+                lock.__exit__()
+                raise
 
     def change(self, event: str, actor: str) -> Change:
         """A transaction over records: the only way to alter them. See change.py for its steps and refusals."""

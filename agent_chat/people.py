@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 
 from agent_chat import change as changes
-from agent_chat import clock, names
+from agent_chat import clock, names, recovery
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import records
 
@@ -225,10 +225,13 @@ def registered(channel: Channel, agent: str) -> Session | None:
     return channel.look("turn", lambda view: load(view, agent))
 
 
-def verify(channel: Channel, token: str) -> Session:
-    """The registration that a token fits. IDENTITY_MISMATCH."""
+def verify(channel: Channel, token: str, is_locked: bool = False) -> Session:
+    """The registration that a token fits. IDENTITY_MISMATCH. `is_locked`: the caller holds the channel's lock."""
     agent = name_in(token)
-    found = registered(channel, agent) if agent else None
+    if agent and is_locked:
+        found = load(changes.View(channel, recovery.pending(channel, recovery.TURN)), agent)
+    else:
+        found = registered(channel, agent) if agent else None
     if found is None or not found.fits(token):
         who = f"of {agent} " if agent else ""
         text = f"$AGENT_CHAT_TOKEN is no token {who}for channel {channel.name!r}, or no longer one"

@@ -113,8 +113,8 @@ class _Waiting:
         if not turn.is_held_by(self._agent):
             return False
         if turn.is_worker(self._agent) and turn.version == self._have:
-            self.last = turns.give_back(channel, self._agent, self._have)
-            return False
+            turns.give_back(channel, self._agent, self._have)
+            return self.serve(channel)  # it has another version now, or was closed meanwhile
         self._show(channel, turn)
         return True
 

@@ -11,13 +11,14 @@ from typing import Any
 import pytest
 from board import following
 from scene import CHANGING, ELSEWHERE, LOOKING
-from support import Result, Root, make_root
+from support import Result, Root, make_root, open_channel
 from terminal import at_terminal, decide
 
-from agent_chat import audit, hosts, people
+from agent_chat import audit, decisions, hosts, messages, people, turns
 from agent_chat.cli import admission
 from agent_chat.cli.options import Call
 from agent_chat.cli.table import COMMANDS
+from agent_chat.errors import AgentChatError
 
 POST = ["--title", "t", "--body", "b"]
 
@@ -277,6 +278,27 @@ def test_a_takeover_is_asked_for_and_granted_by_a_person_alone(root: Root) -> No
     new = join(root, "bob", "s-2")
     assert post(root, new["token"]).status == 0
     assert root.names()[: len(history)] == history and "no request waits" in root.ok("requests", "c").out
+
+
+@pytest.mark.parametrize("word", ["post", "turn open"])
+def test_a_token_that_is_void_by_the_time_of_the_lock_writes_nothing(
+    root: Root, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The takeover is granted between the check at the start and the channel's lock."""
+    token = join(root, "bob", "s-1")["token"]
+    root.ok(*TAKE, "--reason", "it hangs")
+    monkeypatch.setenv("AGENT_CHAT_TOKEN", token)
+    with open_channel(root) as channel, open_channel(root) as other:
+        admission.admit(Call(word, {"channel": "c"}, str(root.path)), channel)
+        decisions.approve(other, "R-1")
+        before = root.names()
+        with pytest.raises(AgentChatError) as caught:
+            if word == "post":
+                messages.post(channel, messages.Draft("bob", "t", "b"))
+            else:
+                turns.open_turn(channel, "bob", "bob", "alice")
+        assert caught.value.code == "IDENTITY_MISMATCH" and root.names() == before
+    root.ok("post", "c", "--from", "alice", *POST)
 
 
 def test_a_denied_takeover_changes_nothing(root: Root) -> None:
