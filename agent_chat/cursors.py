@@ -45,6 +45,7 @@ class Unread:
         "entries",
         "expired",
         "expiring",
+        "is_cut",
         "late",
         "latest",
         "messages",
@@ -61,6 +62,7 @@ class Unread:
         self.cursor = min(max(stored, 0), latest)
         self.late: frozenset[str] = frozenset()  # names in `.late/` of messages that could be read
         self.entries: list[Entry] = []
+        self.is_cut = False  # there may be older ones that were not looked at
         self.expired: list[Entry] = []  # what would be unread, and is delivered no more
         self.expiring: frozenset[str] = frozenset()  # names in the agent's own `.expiring/`; see receipts.py
         self.tried = 0  # entries that were opened
@@ -181,17 +183,21 @@ def look(
     every_audit: bool = False,
     persist: bool = False,
     excluded: Exclusion | None = None,
+    newest: int = 0,
 ) -> Unread:
     """What is unread for `agent`, in order of number.
 
     `persist`: what has just arrived enters the index. `excluded`: what is left out; the cursor passes over it.
+    `newest`: look at so many of the newest messages only (0: all), for those who count and do not read.
     """
     here = _noted(channel, agent) if persist else channel.look_at_log()
     at = stored(channel, agent)
-    entries = here.above(max(at, 0), archived=at >= 0)  # who has no cursor yet starts with what is not archived
+    # who has no cursor yet starts with what is not archived
+    entries = here.above(max(at, 0), newest, archived=at >= 0)
     unread = Unread(at, here.last)
     if unread.beyond:
-        entries = here.above(unread.cursor)
+        entries = here.above(unread.cursor, newest)
+    unread.is_cut = 0 < newest <= len(entries)
     late, unread.expiring = _marks(channel, agent)
     late |= frozenset(here.late)
     if late:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 LIMIT = 2000  # characters of a notice
 TEXT_LIMIT = 8000  # characters with $AGENT_CHAT_HOOK_TEXT=1; hosts cut what is longer than 10,000
 BUDGET = 3.0  # seconds of looking; a host waits
+MANY = 500  # messages above the cursor that are looked at
 _SENDERS = 5  # named for one channel
 _MARK = "[agent-chat] "
 _CODE = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -46,7 +47,7 @@ class _Mail:
 
     def __init__(self, channel: str, unread: Unread) -> None:
         self.channel = channel
-        self.count = len(unread.entries)
+        self.count = f"{len(unread.entries)}{'+' * unread.is_cut}"
         senders = dict.fromkeys(entry.sender for entry in unread.entries)
         self.senders = [sender for sender in senders if names.is_name(sender)]  # a model reads this: no other text
 
@@ -98,8 +99,13 @@ class _Inbox:
                 continue  # a damaged channel hides none of the others; commands name what is wrong
         return 0
 
-    def unread(self, channel: Channel) -> Unread:
-        return cursors.look(channel, self.agent, os.environ.get("AGENT_CHAT_AUDIT") == "all")
+    def unread(self, channel: Channel, newest: int = 0) -> Unread:
+        return cursors.look(channel, self.agent, os.environ.get("AGENT_CHAT_AUDIT") == "all", newest=newest)
+
+    def counted(self, channel: Channel) -> Unread:
+        """What is unread, or of very much the newest: the exact number would take longer than starting Python."""
+        unread = self.unread(channel, MANY)
+        return self.unread(channel) if unread.is_cut and not unread.entries else unread
 
     def command(self, *words: str) -> str:
         """A command line for the agent's shell."""
@@ -116,7 +122,7 @@ class _Inbox:
             if roster is not None:
                 members = [member for member in channel.listed(channel.meta.members) if names.is_name(member)]
                 roster.append(f"#{channel.name} {', '.join(members[:20])}".rstrip())
-            unread = self.unread(channel)
+            unread = self.counted(channel)
             if unread.entries:
                 mail.append(_Mail(channel.name, unread))
 

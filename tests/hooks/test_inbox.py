@@ -128,6 +128,15 @@ def test_an_audit_message_counts_where_it_concerns(host: Host, root: Root) -> No
     assert "#c 1 from alice" in host.run("prompt_inbox", AGENT_CHAT_AUDIT="all")
 
 
+def test_of_very_many_messages_only_the_newest_are_counted(host: Host, root: Root) -> None:
+    for number in range(1, 601):
+        root.put(number, to="carol" if number > 90 else "all", sender="alice" if number > 3 else "dave")
+    assert "#c 90 from dave, alice; read: " in host.run("prompt_inbox"), "the newest are not for bob"
+    assert "#c 500+ from alice; read: " in host.run("prompt_inbox", AGENT_CHAT_NAME="carol")
+    root.ok("ack", "c", "--as", "carol", "--upto", "101")
+    assert "#c 499 from alice; read: " in host.run("prompt_inbox", AGENT_CHAT_NAME="carol")
+
+
 @pytest.mark.parametrize("name", SAYING)
 def test_text_of_others_is_never_shown(host: Host, root: Root, name: str) -> None:
     """Case H6."""
