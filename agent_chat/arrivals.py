@@ -6,7 +6,8 @@ folder looked then. Both are written under the channel's lock. Where two writers
 one, the size that a stamp names is not the size of `arrivals`, and then neither is believed.
 
 A line holds, between tabs: name, number, highest number before this line, sender, to, topic, status,
-request id, ts, size in bytes, whom it concerns (audit.py), the number that it answers (0 for none), expiry, session.
+request id, ts, size in bytes, whom it concerns (audit.py), the number that it answers (0 for none), expiry, session,
+hop, `yes` when a person wrote or decided it.
 So it is read backwards from its end, and reading stops where everything earlier has lower numbers.
 """
 
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
 
 INDEX = ".index"
 _ARRIVALS, _STAMP = "arrivals", "stamp"
-_VERSION = "2"
+_VERSION = "3"
 _LIMIT = 512 * 1024 * 1024  # bytes
 _STAMP_LIMIT = 64 * 1024  # bytes
 _BLOCK = 16 * 1024  # bytes read at once from the end
-_FIELDS = 14
+_FIELDS = 16
 
 
 class Entry:
@@ -35,6 +36,8 @@ class Entry:
     __slots__ = (
         "about",
         "expires_at",
+        "hop",
+        "is_operators",
         "name",
         "number",
         "recipients",
@@ -51,10 +54,12 @@ class Entry:
 
     def __init__(self, fields: Sequence[str]) -> None:
         self.name, number, _, self.sender, self.to, self.topic, self.status, self.request_id = fields[:8]
-        self.ts, size, self.about, reply_to, self.expires_at, self.session = fields[8:]
+        self.ts, size, self.about, reply_to, self.expires_at, self.session, hop, operator = fields[8:]
         self.number = int(number)
         self.size = int(size)
         self.reply_to = int(reply_to)  # 0 for none
+        self.hop = int(hop) if hop.isascii() and hop.isdigit() and len(hop) <= 6 else 0  # 0: begins a chain
+        self.is_operators = operator == "yes"
         self.recipients = frontmatter.recipients(self.to)
 
     def is_news(self, agent: str, every_audit: bool = False) -> bool:
@@ -63,6 +68,10 @@ class Entry:
         if self.sender.lower() == low or (self.recipients and low not in self.recipients):
             return False
         return every_audit or not self.about or not {names.EVERYONE, low}.isdisjoint(self.about.split(","))
+
+    def is_persons(self) -> bool:
+        """Whether a person posted it."""
+        return self.is_operators and not self.about
 
     def is_expired(self, now: int) -> bool:
         """Whether it is delivered no more."""
@@ -131,7 +140,7 @@ def line(message: frontmatter.Message, top: int) -> bytes:
     size = len(message.text.encode("utf-8"))
     header = message.header
     later = (header.get("request_id", ""), message.ts, str(size), audit.about(message), str(message.reply_to))
-    ends = header.get("expires_at", ""), header.get("session", "")
+    ends = [header.get(key, "") for key in ("expires_at", "session", "hop", "operator")]
     return "\t".join(map(_escaped, (*values, *later, *ends))).encode("utf-8")
 
 

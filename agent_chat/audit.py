@@ -16,10 +16,13 @@ EVENTS = frozenset(
     path.lock.transaction.recovered path.lock.transaction.cleaned
     policy.set request.filed request.approved request.denied agent.joined agent.left
     turn.opened turn.assigned turn.reported turn.returned turn.closed turn.reopened turn.roles
-    archive.deleted turn.transaction.recovered turn.transaction.cleaned""".split()
+    archive.deleted turn.transaction.recovered turn.transaction.cleaned guard.cut guard.reset""".split()
 )
 # Statuses that only the program writes: `post --status` refuses them.
-RESERVED = ("task.", "lease.", "path.", "state.", "turn.", "event.", "policy.", "request.", "agent.", "archive.")
+RESERVED = (
+    *("task.", "lease.", "path.", "state.", "turn.", "event."),
+    *("policy.", "request.", "agent.", "archive.", "guard."),
+)
 _FREEING = ("status", "owner", "depends_on")  # a change of other fields makes no task ready
 _AGENT_KEYS = ("owner", "lease_owner", "previous_owner", "created_by")
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
     from agent_chat.change import Change, View
     from agent_chat.log import Look
+    from agent_chat.policy import Policy
 
     Result = TypeVar("Result")
 
@@ -60,7 +61,7 @@ class Unlocked:
 class Channel:
     """An open channel."""
 
-    __slots__ = ("_meta", "folder", "log", "name", "notices", "proof", "recovery", "signature")
+    __slots__ = ("_meta", "folder", "log", "name", "notices", "policy", "proof", "recovery", "signature")
     LOCK = ".lock"
 
     def __init__(self, name: str, folder: disk.Folder) -> None:
@@ -68,6 +69,7 @@ class Channel:
         self.notices: list[str] = []  # what the caller should be told in one line each
         self.proof: Callable[[], object] | None = None  # refuses, under the lock, who lost its name meanwhile
         self.signature: list[tuple[str, str]] = []  # header keys of every message written from here: session, key
+        self.policy: Policy | None = None  # what a person decided, where it was looked at
         self.name = name
         self.folder = folder
         self.log = Log(folder)
@@ -234,12 +236,17 @@ def _is_channel(path: str) -> bool:
 
 
 def create(
-    root: str, name: str, members: Sequence[str] = (), topic: str = "", home: str = "", recovery: str = ""
+    root: str,
+    name: str,
+    members: Sequence[str] = (),
+    topic: str = "",
+    home: str = "",
+    policy: dict[str, str] | None = None,
 ) -> None:
     """Make a channel; exactly one of several that race for a name wins.
 
     CHANNEL_EXISTS, CHANNEL_INVALID_NAME, AGENT_INVALID_NAME. A new root below `home` is private.
-    `recovery`: what its policy says, explicit or auto; without it no policy is written.
+    `policy`: what it says from the beginning; without it no policy is written.
     """
     names.channel(name)
     members = list(_distinct(members))
@@ -259,8 +266,8 @@ def create(
         folder.sub(INDEX, create=True).close()
         from agent_chat.storage import records
 
-        if recovery:
-            folder.replace(names.POLICY_FILE, records.dump({"recovery": recovery}), sync=False)
+        if policy:
+            folder.replace(names.POLICY_FILE, records.dump(policy), sync=False)
         values = (found or name, members, topic, clock.seconds_stamp(clock.now()))
         try:
             folder.publish(META, records.dump(dict(zip(_META_KEYS, values))))

@@ -88,7 +88,8 @@ def _requested(channel: Channel, request_id: str) -> list[Entry]:
     return sorted(found, key=arrivals.order)
 
 
-def _compare(channel: Channel, content: Content, found: Message, request_id: str) -> None:
+def differing(content: Content, found: Message) -> list[str]:
+    """In what a message says something else."""
     topic = content.topic or (found.topic if content.reply_to else names.GENERAL)
     pairs = {
         "recipients": (frozenset(name.lower() for name in content.to), found.recipients),
@@ -98,10 +99,14 @@ def _compare(channel: Channel, content: Content, found: Message, request_id: str
         "title": (content.title, found.title),
         "body": (content.body, found.body),
     }
-    differing = [name for name, (wanted, present) in pairs.items() if wanted != present]
-    if differing:
-        text = f"request {request_id!r} was posted as #{found.number}, with another {', '.join(differing)}"
-        details = {"seq": found.number, "differing": differing}
+    return [name for name, (wanted, present) in pairs.items() if wanted != present]
+
+
+def _compare(channel: Channel, content: Content, found: Message, request_id: str) -> None:
+    others = differing(content, found)
+    if others:
+        text = f"request {request_id!r} was posted as #{found.number}, with another {', '.join(others)}"
+        details = {"seq": found.number, "differing": others}
         raise AgentChatError("MESSAGE_REQUEST_MISMATCH", text, ("show", channel.name, str(found.number)), details)
 
 

@@ -16,6 +16,7 @@ from agent_chat import (
     clock,
     cursors,
     events,
+    guards,
     log,
     messages,
     names,
@@ -363,6 +364,8 @@ def _people(channel: Channel, view: View) -> Iterator[Finding]:
             yield Finding("REQUEST_OPEN", text, ("approve", channel.name, request.id))
     _, damaged_sessions = people.everything(view)
     yield from (of_refusal(error, channel.folder.path) for error in [*damaged, *damaged_sessions])
+    for cut in guards.cut_off(channel):
+        yield Finding("GUARD_PAIR_CUT", cut.line(), ("guards", "reset", channel.name, cut.pair))
     ended = presence.ended(channel)
     if ended:
         text, words = f"{ended} files of waiters that were killed", ("doctor", channel.name, "--fix")

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     class Gate(Protocol):
         """Decides under the channel's lock, just before a draft is published: it may refuse by raising."""
 
+        is_repeat: bool  # it named an earlier message
+
         def earlier(self, channel: Channel, draft: Draft, content: Content) -> Entry | None:
             """A message that stands for this one already, so that it is not posted again; None to go on."""
 

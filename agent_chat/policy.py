@@ -15,12 +15,21 @@ LIMIT = 64 * 1024  # bytes
 DAYS = "14d"  # stands for any whole number of days
 ON, OFF = "on", "off"
 
+# The limits of the guards (guards.py), as numbers that stand for any others; `guards: on` sets all of them.
+LIMITS = {
+    "guard_size": "8192",  # bytes of one body
+    "guard_rate": "30/2",  # so many messages of one sender at once, then one each so many seconds
+    "guard_duplicate": "30",  # seconds in which the same text to the same recipients is dropped
+    "guard_hops": "24",  # messages in a chain without a person
+    "guard_pingpong": "12/300",  # so many messages of a pair in so many seconds, no person writing
+}
 KEYS: dict[str, tuple[str, ...]] = {
     "access": (ON, OFF),  # off: nothing is sent, shown or waited for
     "identity": ("open", "required"),  # required: whoever changes something shows the token of its name
     "recovery": ("explicit", "auto"),  # auto: whoever comes next settles what a crash left
     "turn_guard": (ON, OFF),  # on: the guard hook keeps the one who has not the turn from writing
     "guards": (OFF, ON),
+    **{key: (OFF, numbers) for key, numbers in LIMITS.items()},
     "ledger": (OFF, ON),
     "reach": ("open", "joined"),  # joined: only joined agents post and are addressed
     "retention": (OFF, DAYS),
@@ -36,10 +45,20 @@ class Policy:
         self.said = said
 
     def value(self, key: str) -> str:
-        """What counts for a key: what was said, else the first word; the ledger goes with the guards."""
+        """What counts for a key: what was said, else the first word; ledger and limits go with the guards."""
         if key == "ledger" and key not in self.said:
             return self.value("guards")
+        if key in LIMITS and key not in self.said and self.value("guards") == ON:
+            return LIMITS[key]
         return self.said.get(key, KEYS[key][0])
+
+    def limit(self, key: str) -> tuple[int, ...] | None:
+        """The numbers of a guard's limit; None where it is off."""
+        said = self.value(key)
+        return None if said == OFF else tuple(map(int, said.split("/")))
+
+    def is_guarded(self) -> bool:
+        return any(self.value(key) != OFF for key in LIMITS)
 
     def values(self) -> dict[str, str]:
         return {key: self.value(key) for key in KEYS}
@@ -60,12 +79,20 @@ def is_word(key: str, value: object) -> bool:
     days = value[:-1]
     if DAYS in KEYS[key] and value[-1:] == "d" and days.isascii() and days.isdigit():
         return len(days) <= 4 and int(days) > 0
+    if key in LIMITS and value != OFF:
+        parts = value.split("/")
+        return len(parts) == LIMITS[key].count("/") + 1 and all(map(_is_number, parts))
     return value in KEYS[key]
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 7 and text[0] != "0"
 
 
 def choices(key: str) -> str:
     """The words of a key, for people."""
-    return ", ".join("a number of days such as 14d" if word == DAYS else word for word in KEYS[key])
+    like = {DAYS: f"a number of days such as {DAYS}", LIMITS.get(key, ""): f"numbers such as {LIMITS.get(key)}"}
+    return ", ".join(like.get(word, word) for word in KEYS[key])
 
 
 def load(folder: disk.Folder, channel: str) -> Policy:

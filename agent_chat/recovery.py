@@ -87,7 +87,8 @@ FAMILIES = {family.name: family for family in (TASK, PATH, TURN)}
 def family_of(event: str) -> Family:
     """The family whose records an event changes."""
     first = event.partition(".")[0]
-    return PATH if first == "path" else TURN if first in ("turn", "policy", "request", "agent", "archive") else TASK
+    is_turn = first in ("turn", "policy", "request", "agent", "archive", "guard")
+    return PATH if first == "path" else TURN if is_turn else TASK
 
 
 class Pending:

@@ -14,9 +14,11 @@ from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from agent_chat.arrivals import Entry
     from agent_chat.channel import Channel
-    from agent_chat.messages import Content, Draft
+    from agent_chat.messages import Content, Draft, Gate
     from agent_chat.workspace import Workspace
 
 STATUS = "ring"
@@ -39,9 +41,19 @@ class Ring:
 
 
 def ring(
-    channel: Channel, sender: str, to: str, ref: str, text: str, space: Workspace, force: bool = False
+    channel: Channel,
+    sender: str,
+    to: str,
+    ref: str,
+    text: str,
+    space: Workspace,
+    force: bool = False,
+    gates: Sequence[Gate] = (),
 ) -> Ring:
-    """Ring once. RING_INVALID_TEXT, RING_INVALID_REF, RING_REF_NOT_FOUND, MESSAGE_UNKNOWN_RECIPIENT, as `post`."""
+    """Ring once; `gates` are asked after our own.
+
+    RING_INVALID_TEXT, RING_INVALID_REF, RING_REF_NOT_FOUND, MESSAGE_UNKNOWN_RECIPIENT, as `post`.
+    """
     names.agent(sender)
     names.agent(to)
     line = _line(channel, text)
@@ -51,7 +63,7 @@ def ring(
         words = ("ring", channel.name, "--from", sender, "--to", to, "--ref", ref, "--force", "--", line)
         raise AgentChatError("MESSAGE_UNKNOWN_RECIPIENT", f"nobody named {to!r} is in channel {channel.name!r}", words)
     bell = Bell(ref)
-    draft = messages.Draft(sender, line, f"see {ref}", to, status=STATUS, force=True, gates=(bell,))
+    draft = messages.Draft(sender, line, f"see {ref}", to, status=STATUS, force=True, gates=(bell, *gates))
     draft.header.append(("ref", ref))
     number, name, warnings = messages.post(channel, draft, by_program=True)
     return Ring(number, name, bell.reason, warnings)
@@ -68,10 +80,11 @@ def need_token(channel: Channel, agent: str) -> None:
 class Bell:
     """The gate of a ring: whether it was rung before, or too often. `reason` says which."""
 
-    __slots__ = ("_ref", "reason")
+    __slots__ = ("_ref", "is_repeat", "reason")
 
     def __init__(self, ref: str) -> None:
         self._ref = ref
+        self.is_repeat = False
         self.reason = ""
 
     def earlier(self, channel: Channel, draft: Draft, content: Content) -> Entry | None:
@@ -81,13 +94,15 @@ class Bell:
         for entry in reversed(texts):
             found = channel.log.message(entry.name)
             if found and found.title == content.title:
-                self.reason = DUPLICATE
-                return entry
+                return self._drop(DUPLICATE, entry)
         about = [entry for entry in rung if messages.is_since(entry, now - DAY) and self._is_about(channel, entry)]
         if len(about) >= MOST:
-            self.reason = FREQUENCY
-            return about[-1]
+            return self._drop(FREQUENCY, about[-1])
         return None
+
+    def _drop(self, reason: str, entry: Entry) -> Entry:
+        self.reason, self.is_repeat = reason, True
+        return entry
 
     def _is_about(self, channel: Channel, entry: Entry) -> bool:
         found = channel.log.message(entry.name)

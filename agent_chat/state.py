@@ -7,7 +7,7 @@ but `generated_at`. What a message adds is told by points.py.
 
 from __future__ import annotations
 
-from agent_chat import clock, frontmatter, path_locks, points, recovery, tasks
+from agent_chat import clock, frontmatter, guards, path_locks, points, recovery, tasks
 from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
@@ -62,6 +62,8 @@ def derive(channel: Channel, look: Looker | None = None, anew: bool = False) -> 
             blockers.append(_pending(one, channel.name))
     for error in [*damaged, *damaged_locks]:
         blockers.append(_damaged(error))
+    for cut in guards.cut_off(channel):
+        blockers.append(_cut(cut, channel.name))
     unfinished = [task for task in found if task.status not in tasks.FINAL]
     return {
         "blockers": blockers,
@@ -162,6 +164,13 @@ def _pending(found: recovery.Pending, channel: str) -> Entry:
 def _damaged(error: AgentChatError) -> Entry:
     source = str(error.details.get("file", error.code))
     return _blocker("damaged_record", source, {"author": "", "time": "", "title": error.code}, error.message)
+
+
+def _cut(cut: guards.Cut, channel: str) -> Entry:
+    """Two agents that the guards keep from talking to each other."""
+    title = f"{cut.pair.replace(',', ' and ')} are cut off from each other"
+    text = f"Until a person posts in {channel}, or decides it: guards reset {channel} {cut.pair}"
+    return _blocker("guard", f"#{cut.number:04d}", {"author": "", "time": cut.ts, "title": title}, text)
 
 
 def _owners(unfinished: list[Task], locks: list[Lock]) -> dict[str, Entry]:

@@ -49,6 +49,7 @@ LOOKING: dict[str, list[list[str]]] = {
     "policy show": [["policy", "show", "c"]],
     "turn show": [["turn", "show", "c"]],
     "agents": [["agents", "c"]],
+    "guards show": [["guards", "show", "c"]],
     "digest": [["digest", "c", "--of", "alice"]],
     "requests": [["requests", "c"]],
     "version": [["version"]],
@@ -57,7 +58,7 @@ LOOKING: dict[str, list[list[str]]] = {
 ELSEWHERE = {f"task {word}" for word in "create list show update claim next renew done block release recover".split()}
 ELSEWHERE |= {*"lock check unlock renew-lock recover locks recover-pending".split(), "task recover-pending", "demo"}
 ELSEWHERE |= {"guard pre-commit", "guard install", "doctor", "watch", "setup", "policy set"}
-ELSEWHERE |= {*"join leave approve deny".split()}
+ELSEWHERE |= {*"join leave approve deny".split(), "guards reset"}
 ELSEWHERE |= {f"turn {word}" for word in "open assign report wait close reopen roles".split()}
 
 

@@ -35,7 +35,7 @@ def test_the_map_gives_the_ranks_that_hold() -> None:
 
 
 def test_every_command_has_a_row_and_every_row_a_command() -> None:
-    rows = re.findall(r"^\| `((?:task |event |guard |policy |turn )?[a-z-]+)[ `]", README, re.M)
+    rows = re.findall(r"^\| `((?:task |event |guard |guards |policy |turn )?[a-z-]+)[ `]", README, re.M)
     assert len(rows) == len(set(rows))
     assert set(rows) == set(COMMANDS)
 

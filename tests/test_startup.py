@@ -130,4 +130,16 @@ def test_a_policy_as_we_write_it_costs_no_slow_module(command: str, bare: set[st
     status, errors, loaded = run(target, "--root", root, *COMMANDS[command][0])
     assert status == 0, errors
     assert "agent_chat.policy" in loaded and "agent_chat.people" not in loaded
+    assert "agent_chat.guards" not in loaded
+    assert sorted((loaded - bare) & SLOW) == []
+
+
+@pytest.mark.parametrize("command", ["post", "read", "wait"])
+def test_guards_cost_no_slow_module(command: str, bare: set[str], tmp_path: Path) -> None:
+    root, target = str(tmp_path / "root"), str(tmp_path / "modules")
+    assert run(target, "--root", root, "init", "c", "--members", "alice,bob", "--guards")[0] == 0
+    assert run(target, "--root", root, *COMMANDS["post"][0], "--to", "bob")[0] == 0
+    status, errors, loaded = run(target, "--root", root, *COMMANDS[command][0])
+    assert status == 0, errors
+    assert ("agent_chat.guards" in loaded) == (command == "post")
     assert sorted((loaded - bare) & SLOW) == []

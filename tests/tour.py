@@ -205,6 +205,25 @@ LOCKS: list[Step] = [
     interrupted("lock c src/d.py --as alice", is_published=False),
     "recover-pending c --as bob",
 ]
+GUARDS: list[Step] = [
+    "guards show c",
+    "person: policy set c guards on",
+    "post c --from dave --to erin --title t --body dave --force",
+    "post c --from erin --to dave --title t --body erin --force",
+    "post c --from erin --to dave --title t --body erin",
+    *(
+        f"post c --from {one} --to {other} --title t --body {number} --force"
+        for number in range(5)
+        for one, other in (("dave", "erin"), ("erin", "dave"))
+    ),
+    "post c --from dave --to erin --title t --body more -> 2",
+    "guards show c",
+    "agents c",
+    "state c",
+    "person: guards reset c dave,erin",
+    "person: guards reset c dave,erin",
+    "person: policy set c guards off",
+]
 TROUBLE: list[Step] = [
     "event post c --from alice --type capability --harness h",
     "event post c --from alice --type status --harness h --status busy --detail 'at work'",
@@ -277,7 +296,7 @@ PEOPLE: list[Step] = [
     "turn assign c --as alice --version 9 --title t --body b",
     "turn wait c --as bob --have 10 --timeout 0 -> 4",
 ]
-TOUR: list[Step] = [*MESSAGES, *TASKS, *LOCKS, *PEOPLE, *TROUBLE]
+TOUR: list[Step] = [*MESSAGES, *TASKS, *LOCKS, *PEOPLE, *GUARDS, *TROUBLE]
 
 
 def run(path: Path) -> list[Answer]:

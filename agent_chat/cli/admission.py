@@ -38,7 +38,7 @@ def admit(call: Call, channel: Channel) -> None:
     """
     found = policy.Policy({})
     try:
-        found = policy.load(channel.folder, channel.name)
+        found = channel.policy = policy.load(channel.folder, channel.name)
     except AgentChatError:
         if call.command not in _ALWAYS or call.flag("write"):
             raise

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from agent_chat import agents, clock
+from agent_chat import agents, clock, guards
 from agent_chat.cli import output, reading
 from agent_chat.cli.options import Call
 from agent_chat.errors import FAILED, OK, REFUSED, TIMED_OUT
@@ -32,8 +32,13 @@ def _agents(call: Call, channel: Channel) -> int:
     rows: list[tuple[str, ...]] = [("AGENT", "JOINED", "HOST", "WAITING", "STATUS", "LAST", "UNREAD", "WORK")]
     rows += [_row(agent) for agent in found]
     empty = f"(nobody is in {channel.name!r})"
+    cut = guards.cut_off(channel)
     result: dict[str, object] = {"channel": channel.name, "agents": [agent.shown() for agent in found]}
-    output.answer(call, result, output.table(rows) if found else empty)
+    lines = [output.table(rows) if found else empty]
+    for one in cut:
+        words = ("guards", "reset", channel.name, one.pair)
+        lines.append(f"{one.line()}; next: {output.command_line(words, call.text('root'))}")
+    output.answer(call, {**result, "cut": [one.record() for one in cut]}, "\n".join(lines))
     for error in damaged[:_NAMED]:
         output.refuse(error, False, call.text("root"))
     return REFUSED if damaged else OK

@@ -27,7 +27,10 @@ def _init(call: Call) -> int:
     if recovery not in ("", "explicit", "auto"):
         raise call.usage(f"--recovery is explicit or auto, not {recovery!r}")
     members = [part.strip() for part in call.text("members").split(",") if part.strip()]
-    channels.create(call.root, name, members, call.text("topic"), os.path.expanduser("~"), recovery)
+    policy = {"recovery": recovery} if recovery else {}
+    if call.flag("guards"):
+        policy["guards"] = "on"
+    channels.create(call.root, name, members, call.text("topic"), os.path.expanduser("~"), policy)
     with channels.find(call.root, name) as made:
         shown = f" with {', '.join(made.meta.members)}" if made.meta.members else " for anyone"
         result: dict[str, object] = {"channel": made.name, "members": made.meta.members, "topic": made.meta.topic}

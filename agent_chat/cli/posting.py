@@ -15,6 +15,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from agent_chat.channel import Channel
     from agent_chat.conditions import Conditions
+    from agent_chat.messages import Draft, Gate
 
 SILENCE = 2.0  # seconds until a waiting reader of stdin says what it waits for
 
@@ -41,8 +42,9 @@ def run(call: Call) -> int:
             topic,
             expires_in,
             conditions,
+            guards(channel),
         )
-        number, name, warnings = messages.post(channel, draft)
+        number, name, warnings = _post(call, channel, draft)
         for warning in warnings:
             output.note(f"agent-chat: {warning}")
         result: dict[str, object] = {"channel": channel.name, "seq": number, "file": name, "warnings": warnings}
@@ -51,11 +53,54 @@ def run(call: Call) -> int:
             told += " (before; nothing was written)"
         if call.wants_json:
             result.update(repeated=draft.is_repeat, delivery=_delivery(channel, name))
+            if any(gate.is_repeat for gate in draft.gates):
+                result["code"] = "GUARD_DUPLICATE"
         try:
             return output.answer(call, result, told)
         except AgentChatError as error:
             said = f"posted as #{number}, do not repeat it; but {error.message}"
             raise AgentChatError(error.code, said, ("show", channel.name, str(number)), result) from None
+
+
+def guards(channel: Channel) -> tuple[Gate, ...]:
+    """What the policy's limits ask of a post; nothing where it sets none."""
+    if channel.policy is None or not channel.policy.is_guarded():
+        return ()
+    from agent_chat.cli import operator
+    from agent_chat.guards import Guards
+
+    return (Guards(channel.policy, operator.is_person()),)
+
+
+def _post(call: Call, channel: Channel, draft: Draft) -> tuple[int, str, list[str]]:
+    """As messages.post; the text of a refused one is kept where --save-refused says."""
+    try:
+        return messages.post(channel, draft)
+    except AgentChatError as error:
+        if not call.given("save_refused") or error.code == "MESSAGE_NOT_DURABLE":
+            raise
+        name = call.text("save_refused")
+        why = _save(name, draft.body.encode("utf-8", "surrogateescape"))
+        said = f"its text was not kept in {name}: {why}" if why else f"its text is kept in {name}"
+        details = {**error.details, "saved": None if why else name}
+        raise AgentChatError(error.code, f"{error.message}; {said}", error.next, details) from None
+
+
+def _save(name: str, data: bytes) -> str:
+    """Write a new file; why that failed, or nothing. One that says the same already will do."""
+    try:
+        with open(name, "xb") as stream:
+            stream.write(data)
+            stream.flush()
+            disk.sync_file(stream.fileno())
+    except FileExistsError:
+        try:
+            return "" if _file(name) == data else "a file of this name is there"
+        except OSError as error:
+            return error.strerror or str(error)
+    except (OSError, ValueError) as error:
+        return getattr(error, "strerror", None) or str(error)
+    return ""
 
 
 def _duration(call: Call) -> int:

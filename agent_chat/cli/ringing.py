@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent_chat import receipts, rings
-from agent_chat.cli import output
+from agent_chat.cli import output, posting
 from agent_chat.cli.options import Call
 from agent_chat.errors import OK
 
@@ -18,7 +18,8 @@ def run(call: Call) -> int:
     with call.channel() as channel:
         rings.need_token(channel, sender)
         space = call.workspace(channel)
-        found = rings.ring(channel, sender, to, ref, call.text("text"), space, call.flag("force"))
+        gates = posting.guards(channel)
+        found = rings.ring(channel, sender, to, ref, call.text("text"), space, call.flag("force"), gates)
         result: dict[str, object] = {"ok": not found.reason, "channel": channel.name, "seq": found.number}
         result["file"] = found.name
         if found.reason:

@@ -53,7 +53,7 @@ COMMANDS: dict[str, Spec] = {
         "channels",
         "make a channel",
         ("channel",),
-        {"--members": "members", "--topic": "topic", "--recovery": "recovery"},
+        {"--members": "members", "--topic": "topic", "--recovery": "recovery", "--guards": "guards?"},
     ),
     "channels": ("channels", "list the channels of the root", (), {}),
     "roster": ("channels", "show one channel: members, topic, who has read how far", ("channel",), {}),
@@ -75,6 +75,7 @@ COMMANDS: dict[str, Spec] = {
             "--if-latest": "if_latest",
             "--if-read": "if_read?",
             "--expires-in": "expires_in",
+            "--save-refused": "save_refused",
             "--force": "force?",
         },
     ),
@@ -294,6 +295,18 @@ COMMANDS: dict[str, Spec] = {
         ("channel", "key", "value"),
         {},
     ),
+    "guards show": (
+        "guards",
+        "show the limits, who is near one, and which pairs are cut off",
+        ("channel",),
+        {},
+    ),
+    "guards reset": (
+        "guards",
+        "let a pair that was cut off talk again; for a person at a terminal",
+        ("channel", "pair"),
+        {},
+    ),
     "guard pre-commit": ("guard", "as a git hook: refuse a commit of paths that others have locked", (), _AS),
     "guard install": ("guard", "make that git hook in this repository", (), {}),
     "archive": (
@@ -322,6 +335,7 @@ GROUPS: dict[str, str] = {
     "task": "tasks and leases: work that agents hand to each other",
     "event": "capability and status events",
     "guard": "path locks, enforced by git",
+    "guards": "limits for conversations that no person is in",
     "turn": "turns: one responsible at a time, for a pair where one directs and the other does",
     "policy": "what a person decides about a channel",
 }

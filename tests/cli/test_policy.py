@@ -43,6 +43,7 @@ def test_without_a_file_the_first_word_of_each_key_counts(root: Root) -> None:
     found = root.ok("policy", "show", "c", "--json").json
     assert found["policy"] == {
         **{"access": "on", "identity": "open", "recovery": "explicit", "turn_guard": "on", "guards": "off"},
+        **dict.fromkeys(("guard_size", "guard_rate", "guard_duplicate", "guard_hops", "guard_pingpong"), "off"),
         **{"ledger": "off", "reach": "open", "retention": "off"},
     }
     assert found["said"] == {} and not (root.folder() / "_policy.json").exists()

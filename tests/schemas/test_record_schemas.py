@@ -215,10 +215,13 @@ def test_meta_and_policy_are_as_their_schemas_say(tmp_path: Path) -> None:
 
 
 def test_the_policy_has_the_keys_of_the_protocol_and_no_others() -> None:
-    keys = ["access", "identity", "recovery", "turn_guard", "guards", "ledger", "reach", "retention"]
+    limits = dict.fromkeys(("guard_size", "guard_rate", "guard_duplicate", "guard_hops", "guard_pingpong"), "9")
+    limits.update(guard_rate="9/9", guard_pingpong="9/9")
+    keys = ["access", "identity", "recovery", "turn_guard", "guards", *limits, "ledger", "reach", "retention"]
     assert list(schema.load(POLICY)["properties"]) == keys
     first = {**dict.fromkeys(keys, "off"), "access": "on", "identity": "open", "recovery": "explicit"}
     assert not schema.problems(POLICY, {**first, "turn_guard": "on", "reach": "open"})
-    assert not schema.problems(POLICY, {"retention": "14d"})
-    for odd in ({"retention": "0d"}, {"access": "maybe"}, {"guards": True}, {"more": "on"}):
-        assert schema.problems(POLICY, odd)
+    assert not schema.problems(POLICY, {"retention": "14d", **limits})
+    odd = [{"retention": "0d"}, {"access": "maybe"}, {"guards": True}, {"guard_hops": "0"}, {"guard_rate": "9"}]
+    for one in [*odd, {"more": "on"}]:
+        assert schema.problems(POLICY, one)
