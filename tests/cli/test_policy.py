@@ -164,7 +164,9 @@ def test_no_terminal_no_decision(root: Root) -> None:
     assert not (root.folder() / "_policy.json").exists() and root.names() == []
 
 
-@pytest.mark.parametrize("name", ["CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_SANDBOX", "GEMINI_CLI"])
+@pytest.mark.parametrize(
+    "name", ["CLAUDECODE", "AI_AGENT", "CODEX_THREAD_ID", "CODEX_SANDBOX", "GEMINI_CLI", "AGENT_CHAT_TOKEN"]
+)
 def test_an_agent_decides_nothing_even_at_a_terminal(root: Root, name: str) -> None:
     result = at_terminal(root, *SET_OFF, environment={name: "1"})
     assert result.status == 2 and "OPERATOR_REQUIRED" in result.err and f"${name}" in result.err
