@@ -82,7 +82,7 @@ def thread(channel: Channel, number: int) -> Thread:
 
 
 def _parent(entry: Entry) -> int:
-    return entry.reply_to if entry.reply_to < entry.number else 0
+    return entry.reply_to if 0 < entry.reply_to < entry.number else 0
 
 
 # ---- words ------------------------------------------------------------------------------------------------

@@ -332,8 +332,8 @@ def _tell_senders(channel: Channel, agent: str, passed: Iterable[Entry]) -> None
             with channel.folder.sub(f"{CURSORS}/{names.expiring_folder(entry.sender)}") as folder:
                 if folder.exists(entry.name):
                     folder.create_new(f"{entry.name}.{agent.lower()}")
-        except FileNotFoundError:
-            continue  # the sender has been told
+        except (FileNotFoundError, AgentChatError):
+            continue  # the sender has been told, or something else is in its place
 
 
 def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) -> int:

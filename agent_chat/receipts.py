@@ -42,7 +42,7 @@ def delivery(channel: Channel, message: Message) -> dict[str, str]:
         elif low in present:
             found[name] = WAITING
         else:
-            found[name] = PARKED if messages.is_known(channel, name) or _has_joined(channel, name) else UNKNOWN
+            found[name] = PARKED if _has_joined(channel, name) or messages.is_known(channel, name) else UNKNOWN
     return found
 
 

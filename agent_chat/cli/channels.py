@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from agent_chat import channel as channels
-from agent_chat import cursors, log, messages
+from agent_chat import cursors, log, messages, names
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import AgentChatError
@@ -38,7 +38,11 @@ def _init(call: Call) -> int:
 
 
 def _summary(channel: channels.Channel) -> dict[str, object]:
-    count = channel.look_at_log().stamp.count + len(channel.log.archived(0))
+    count = channel.look_at_log().stamp.count
+    if channel.folder.exists(names.ARCHIVE):
+        from agent_chat import archived
+
+        count += sum(1 for name in archived.places(channel.folder) if names.message_number(name))
     newest = messages.newest(channel, 1)
     last = (
         {"seq": newest[0].number, "from": newest[0].sender, "title": newest[0].title, "ts": newest[0].ts}
