@@ -87,16 +87,14 @@ def test_two_readers_who_enter_what_they_saw_at_once_lose_nothing(
 ) -> None:
     """bob looked before the late message was there, carol after it; neither has a lock that works."""
     root = make(tmp_path)
-    read = {agent: ["read", "c", "--as", agent] for agent in READERS}
-    with Child(root, LATE, Fault(pause, 1, ["link"]), locks="nothing") as late:
-        assert late.is_paused()
-        root.put(len(root.names()) + 2, "<next> ... </next>")  # nobody put it into the index
-        with Child(root, read["bob"], before_its_entry(), locks="nothing") as bob:
-            assert bob.is_paused()
-            assert late.end().status == 0
-            with Child(root, read["carol"], before_its_entry(), locks="nothing") as carol:
-                assert carol.is_paused()
-                ended = [reader.end() for reader in ((bob, carol) if is_bob_first else (carol, bob))]
+    read, last = {agent: ["read", "c", "--as", agent] for agent in READERS}, len(root.names())
+    root.put(last + 2, "<next> ... </next>")  # by another program: neither is in the index
+    with Child(root, read["bob"], before_its_entry(), locks="nothing") as bob:
+        assert bob.is_paused()
+        root.put(last + 1, "<late> ... </late>")
+        with Child(root, read["carol"], before_its_entry(), locks="nothing") as carol:
+            assert carol.is_paused()
+            ended = [reader.end() for reader in ((bob, carol) if is_bob_first else (carol, bob))]
     by_name = dict(zip(("bob", "carol") if is_bob_first else ("carol", "bob"), ended))
     for agent, outcome in by_name.items():
         assert set(shown(outcome, read_to_end(root, agent))) >= {"late", "next"}, agent
