@@ -13,7 +13,7 @@ the message is as old as can be, so that a clock that jumped back does not close
 
 from __future__ import annotations
 
-from agent_chat import clock, conditions, cursors, frontmatter, messages, names
+from agent_chat import clock, frontmatter, messages, names
 from agent_chat.arrivals import INDEX
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 SKEW = 5 * 60 * clock.SECOND
 CUT, RESET = "guard.cut", "guard.reset"
 _COUNTS = (64, 256, 1024)  # messages that are looked at
-_CUTS, _VERSION, _CUTS_LIMIT, _BEHIND = "cuts", "1", 1024 * 1024, 256
+_OLDEST = 8  # of them, so that one with a wrong clock misleads nobody
+_CUTS, _VERSION, _CUTS_LIMIT, _BEHIND = "cuts", "1", 1024 * 1024, 40
 
 
 class Guards:
@@ -83,7 +84,7 @@ def _at(entry: Entry, now: int) -> int:
 
 def _is_talk(entry: Entry) -> bool:
     """Whether an agent or a person said it; records of changes and status events are no conversation."""
-    return not entry.about and not entry.status.lower().startswith("event.")
+    return not entry.about and entry.status[:6].lower() != "event."
 
 
 def _window(
@@ -101,11 +102,12 @@ def _window(
 
 
 def _is_enough(found: list[Entry], now: int, sender: str, rate: tuple[int, ...] | None, seconds: int) -> bool:
-    """Whether nothing earlier matters: the older half is from before, and the sender's bucket was refilled since."""
-    ages = [now - _at(entry, now) for entry in found[: len(found) // 2]]
-    own = sum(entry.sender.lower() == sender.lower() for entry in found)
+    """Whether nothing earlier matters: the oldest are from before, and the sender's bucket was refilled since."""
+    low = sender.lower()
+    own = sum(entry.sender.lower() == low for entry in found)
     refilled = (rate[0] + own) * rate[1] if rate else 0
-    return min(ages) > max(seconds, refilled) * clock.SECOND
+    since = now - max(seconds, refilled) * clock.SECOND
+    return all(_at(entry, now) < since for entry in found[:_OLDEST])
 
 
 # ---- size, repetition, rate -------------------------------------------------------------------------------------
@@ -128,6 +130,8 @@ def _said_just_now(
     for entry in reversed(found):
         if entry.sender.lower() != low or entry.recipients != to or now - _at(entry, now) > limit[0] * clock.SECOND:
             continue
+        from agent_chat import conditions
+
         said = channel.log.message(entry.name)
         if said and not conditions.differing(content, said):
             return entry
@@ -172,6 +176,8 @@ def _hop(channel: Channel, content: Content, found: list[Entry]) -> int:
 
 def _read_last(channel: Channel, sender: str, found: list[Entry]) -> list[Entry]:
     """The newest message that was delivered to `sender`."""
+    from agent_chat import cursors
+
     try:
         cursor = cursors.stored(channel, sender)
     except AgentChatError:
@@ -222,38 +228,49 @@ def is_pair(text: str) -> bool:
 def _check_pairs(channel: Channel, content: Content, found: list[Entry], now: int, limit: tuple[int, ...]) -> None:
     """GUARD_PINGPONG when this goes to somebody from whom its sender is cut off, or is to be now."""
     low = content.sender.lower()
-    cut = cuts(channel, persist=True)
-    others = {name.lower() for name in content.to} or {entry.sender.lower() for entry in found if _is_talk(entry)}
-    others -= {low}
+    to = {name.lower() for name in content.to}
+    cut = cuts(channel, found)
     for pair in sorted(cut):
-        if low in pair.split(",") and (not content.to or others & set(pair.split(","))):
-            raise _is_cut(channel, cut[pair].pair, cut[pair].line())
-    for other in sorted(others):
-        between = exchanged(found, low, other, now, limit[1])
-        if len(between) >= limit[0]:
+        others = set(pair.split(",")) - {low}
+        if len(others) == 1 and (not to or others <= to):
+            raise _is_cut(channel, pair, cut[pair].line())
+    lately = exchanged(found, low, now, limit[1])
+    for other in sorted(to or lately):
+        if lately.get(other, 0) >= limit[0]:
             pair = pair_of(low, other)
-            _cut(channel, pair, len(between), limit[1])
-            text = f"{pair.replace(',', ' and ')} exchanged {len(between)} messages within {limit[1]} s"
+            _cut(channel, pair, lately[other], limit[1])
+            text = f"{pair.replace(',', ' and ')} exchanged {lately[other]} messages within {limit[1]} s"
             raise _is_cut(channel, pair, f"{text}, no person among them, and are cut off from each other")
 
 
-def exchanged(found: list[Entry], one: str, other: str, now: int, seconds: int) -> list[Entry]:
-    """What two agents said to each other lately, since a person posted or let them talk again.
+def exchanged(found: list[Entry], name: str, now: int, seconds: int) -> dict[str, int]:
+    """How many messages `name` (in lower case) and each of the others wrote to each other, or to all, lately.
 
-    Nothing when one of them wrote less than a quarter of it: who reports to a silent one goes round in no circle.
+    Counted since a person posted or let the two talk again. Not where one of them wrote less than a quarter of it:
+    who reports to a silent one goes round in no circle.
     """
-    pair = pair_of(one, other)
-    between: list[Entry] = []
+    own: dict[str, int] = {}
+    theirs: dict[str, int] = {}
+    opened: dict[str, int] = {}  # others with whom `name` may talk again, and what it wrote to all after that
+    to_all = 0
+    since = now - seconds * clock.SECOND
     for entry in reversed(found):
-        if entry.is_persons() or (entry.status.lower() == RESET and entry.about == pair):
+        if entry.is_persons():
             break
         sender = entry.sender.lower()
-        to = other if sender == one else one if sender == other else ""
-        is_theirs = to != "" and (not entry.recipients or to in entry.recipients)
-        if is_theirs and _is_talk(entry) and now - _at(entry, now) <= seconds * clock.SECOND:
-            between.append(entry)
-    own = sum(entry.sender.lower() == one for entry in between)
-    return between if min(own, len(between) - own) * 4 >= len(between) else []
+        if entry.about:
+            if entry.status.lower() == RESET and name in entry.about.split(","):
+                (other,) = set(entry.about.split(",")) - {name} or {name}
+                opened.setdefault(other, to_all)
+        elif sender == name:
+            if _is_talk(entry) and _at(entry, now) >= since:
+                to_all += not entry.recipients
+                for other in entry.recipients - opened.keys():
+                    own[other] = own.get(other, 0) + 1
+        elif sender not in opened and (not entry.recipients or name in entry.recipients) and _is_talk(entry):
+            theirs[sender] = theirs.get(sender, 0) + (_at(entry, now) >= since)
+    both = {other: (own.get(other, 0) + opened.get(other, to_all), count) for other, count in theirs.items()}
+    return {other: sum(two) for other, two in both.items() if min(two) * 4 >= sum(two)}
 
 
 def _is_cut(channel: Channel, pair: str, why: str) -> AgentChatError:
@@ -315,17 +332,23 @@ def cut_off(channel: Channel) -> list[Cut]:
     return sorted(cuts(channel).values(), key=lambda cut: cut.number) if is_on else []
 
 
-def cuts(channel: Channel, persist: bool = False) -> dict[str, Cut]:
-    """The pairs that were cut off, and not opened since. `persist`: remember it, under the channel's lock."""
-    here = channel.log.look()
+def cuts(channel: Channel, newest: list[Entry] | None = None) -> dict[str, Cut]:
+    """The pairs that were cut off, and not opened since.
+
+    With the `newest` messages at hand: under the channel's lock, and what is found is remembered now and then.
+    """
     upto, found = _remembered(channel)
-    if upto > here.last:
-        upto, found = 0, {}
-    behind = here.above(upto)
+    if newest and newest[0].number <= upto <= newest[-1].number:
+        behind = [entry for entry in newest if entry.number > upto]
+    else:
+        here = channel.log.look()
+        if upto > here.last:  # it speaks of messages that are not there
+            upto, found = 0, {}
+        behind = here.above(upto)
     _follow(behind, found)
-    if persist and (len(behind) > _BEHIND or not upto):
+    if newest and (len(behind) > _BEHIND or not upto):
         known = (f"{cut.number}\t{cut.ts}\t{cut.pair}" for cut in found.values())
-        lines = [f"{_VERSION}\t{here.last}", *known, "end\n"]
+        lines = [f"{_VERSION}\t{newest[-1].number}", *known, "end\n"]
         with channel.folder.sub(INDEX, create=True) as index:
             index.replace(_CUTS, "\n".join(lines).encode("utf-8"), derived=True)
     return found
@@ -381,8 +404,8 @@ def near(channel: Channel, policy: Policy) -> list[dict[str, object]]:
         if hops:
             last = next(entry for entry in reversed(found) if entry.sender.lower() == low and _is_talk(entry))
             note("guard_hops", [name], last.hop, hops[0])
-        for other in sorted(senders) if pingpong else ():
+        lately = exchanged(found, low, now, pingpong[1]) if pingpong else {}
+        for other in sorted(senders):
             if low < other and pingpong:
-                used = len(exchanged(found, low, other, now, pingpong[1]))
-                note("guard_pingpong", [name, senders[other]], used, pingpong[0])
+                note("guard_pingpong", [name, senders[other]], lately.get(other, 0), pingpong[0])
     return near
