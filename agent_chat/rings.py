@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 
-from agent_chat import clock, frontmatter, messages, names, path_locks, people, tasks
+from agent_chat import clock, frontmatter, ledger, messages, names, path_locks, people, tasks
 from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
@@ -65,7 +65,10 @@ def ring(
     bell = Bell(ref)
     draft = messages.Draft(sender, line, f"see {ref}", to, status=STATUS, force=True, gates=(bell, *gates))
     draft.header.append(("ref", ref))
-    number, name, warnings = messages.post(channel, draft, by_program=True)
+    with ledger.Attempt(channel, STATUS, sender, to, line, ref) as attempt:
+        number, name, warnings = messages.post(channel, draft, by_program=True)
+        outcomes = {DUPLICATE: ledger.DUPLICATE, FREQUENCY: ledger.REFUSED}
+        attempt.came_to(number, outcomes.get(bell.reason, ledger.POSTED), bell.reason)
     return Ring(number, name, bell.reason, warnings)
 
 

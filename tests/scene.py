@@ -41,7 +41,7 @@ LOOKING: dict[str, list[list[str]]] = {
     "thread": [["thread", "c", "1"]],
     "receipts": [["receipts", "c", "1"]],
     "search": [["search", "c", "four"]],
-    "log": [["log", "c"]],
+    "log": [["log", "c"], ["log", "c", "--ledger"]],
     "read": [["read", "c", "--as", "bob", "--peek"], ["read", "c", "--as", "bob", "--all"]],
     "wait": [["wait", "c", "--as", "bob", "--timeout", "0", "--peek"]],
     "event read": [["event", "read", "c"]],

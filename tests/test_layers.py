@@ -62,6 +62,7 @@ RANKS = {
     "agent_chat.rings": 7,
     "agent_chat.archive": 7,
     "agent_chat.guards": 6,
+    "agent_chat.ledger": 5,
     "agent_chat.decisions": 7,
     "agent_chat.conversations": 6,
     "agent_chat.receipts": 7,

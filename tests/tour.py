@@ -218,6 +218,7 @@ GUARDS: list[Step] = [
     ),
     "post c --from dave --to erin --title t --body more -> 2",
     "guards show c",
+    "log c --ledger",
     "agents c",
     "state c",
     "person: guards reset c dave,erin",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from agent_chat import conversations, messages
+from agent_chat import clock, conversations, ledger, messages
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from agent_chat.channel import Channel
     from agent_chat.frontmatter import Message
 
@@ -104,15 +106,35 @@ def _log(call: Call, channel: Channel) -> int:
     count = call.number("count", "-n", LINES["log"], least=1)
     shown = messages.newest(channel, count)
     output.skipped(channel.name, channel.log.unreadable.values())
-    rows = []
-    for message in shown:
-        to = message.to if message.recipients else "all"
-        about = [f"{message.topic}:" if message.topic != "general" else "", message.title]
-        rows.append(
-            (f"#{message.number}", message.ts, message.sender, to, _status(message), " ".join(filter(None, about)))
-        )
+    noted = ledger.read(channel, count) if call.flag("ledger") else []
+    rows = [(message.ts, _message_row(message)) for message in shown]
+    rows += [(line["ts"], _ledger_row(line)) for line in noted]
+    rows = sorted(rows, key=lambda row: _instant(row[0]))[-count:]
     result: dict[str, object] = {"channel": channel.name, "messages": [_record(message) for message in shown]}
-    return output.answer(call, result, output.table(rows) if rows else f"(no messages in {channel.name!r})")
+    if call.flag("ledger"):
+        result["ledger"] = noted
+    lines = output.table([row for _, row in rows]) if rows else f"(no messages in {channel.name!r})"
+    return output.answer(call, result, lines)
+
+
+def _instant(ts: str) -> int:
+    try:
+        return clock.parse_stamp(ts)
+    except ValueError:
+        return 0
+
+
+def _message_row(message: Message) -> tuple[str, ...]:
+    to = message.to if message.recipients else "all"
+    about = [f"{message.topic}:" if message.topic != "general" else "", message.title]
+    return f"#{message.number}", message.ts, message.sender, to, _status(message), " ".join(filter(None, about))
+
+
+def _ledger_row(line: dict[str, Any]) -> tuple[str, ...]:
+    """What became of an attempt, and the beginning of what it said."""
+    number = f"#{line['seq']}" if line["seq"] else "-"
+    outcome = " ".join(filter(None, [line["outcome"], line["code"]]))
+    return number, line["ts"][:19] + line["ts"][26:], line["from"], line["to"], outcome, line["text"][:200]
 
 
 def _record(message: Message) -> dict[str, object]:

@@ -24,6 +24,7 @@ HELP = {
     "title": ("TEXT", "one line that stands for the message"),
     "body": ("TEXT", "the text itself"),
     "body_file": ("FILE", "a UTF-8 file with the body; - is stdin"),
+    "ledger": ("", "also what was refused, said twice, or expired unseen, as the ledger has it"),
     "guards": ("", "keep agents from talking without end: limits that `guards show` lists"),
     "save_refused": ("FILE", "keep the body in this file, which must be new, if the post is refused"),
     "pair": ("A,B", "the two agents"),

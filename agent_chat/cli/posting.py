@@ -45,7 +45,7 @@ def run(call: Call) -> int:
             guards(channel),
         )
         number, name, warnings = _post(call, channel, draft)
-        for warning in warnings:
+        for warning in [*warnings, *channel.notices]:
             output.note(f"agent-chat: {warning}")
         result: dict[str, object] = {"channel": channel.name, "seq": number, "file": name, "warnings": warnings}
         told = f"posted #{number} -> {channel.name}/{name}"
@@ -73,9 +73,18 @@ def guards(channel: Channel) -> tuple[Gate, ...]:
 
 
 def _post(call: Call, channel: Channel, draft: Draft) -> tuple[int, str, list[str]]:
-    """As messages.post; the text of a refused one is kept where --save-refused says."""
+    """As messages.post, noted in the ledger; the text of a refused one is kept where --save-refused says."""
     try:
-        return messages.post(channel, draft)
+        if channel.policy is None or channel.policy.value("ledger") == "off":
+            return messages.post(channel, draft)
+        from agent_chat import ledger
+
+        asked = draft.conditions.request_id if draft.conditions else ""
+        with ledger.Attempt(channel, "post", draft.sender, draft.to, draft.title, draft.body, asked) as attempt:
+            done = messages.post(channel, draft)
+            code = "GUARD_DUPLICATE" if any(gate.is_repeat for gate in draft.gates) else ""
+            attempt.came_to(done[0], ledger.DUPLICATE if draft.is_repeat else ledger.POSTED, code)
+        return done
     except AgentChatError as error:
         if not call.given("save_refused") or error.code == "MESSAGE_NOT_DURABLE":
             raise

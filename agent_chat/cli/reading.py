@@ -124,6 +124,11 @@ class Reader:
                 move()
                 if done:
                     _forget(channel, self.agent, done)
+                if told and channel.policy is not None:
+                    from agent_chat import ledger
+
+                    for one in told:
+                        ledger.expired(channel, self.agent, one.number, one.missed)
         return True
 
     def tell_odd(self, channel: Channel, unread: cursors.Unread) -> None:

@@ -20,13 +20,13 @@ def run(call: Call) -> int:
         space = call.workspace(channel)
         gates = posting.guards(channel)
         found = rings.ring(channel, sender, to, ref, call.text("text"), space, call.flag("force"), gates)
+        for warning in [*found.warnings, *channel.notices]:
+            output.note(f"agent-chat: {warning}")
         result: dict[str, object] = {"ok": not found.reason, "channel": channel.name, "seq": found.number}
         result["file"] = found.name
         if found.reason:
             text = f"{to} was not rung: {_WHY[found.reason]}, by #{found.number} ({found.reason})"
             return output.answer(call, {**result, "reason": found.reason}, text)
-        for warning in found.warnings:
-            output.note(f"agent-chat: {warning}")
         message = channel.log.message(found.name)
         delivery = receipts.delivery(channel, message) if message else {}
         output.answer(call, {**result, "delivery": delivery}, f"rang {to} by #{found.number} ({delivery.get(to, '?')})")

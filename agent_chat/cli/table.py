@@ -140,7 +140,12 @@ COMMANDS: dict[str, Spec] = {
         ("channel", "words+"),
         {"-n": "count"},
     ),
-    "log": ("conversations", "list the last messages, one line each", ("channel",), {"-n": "count"}),
+    "log": (
+        "conversations",
+        "list the last messages, one line each; with --ledger also what was refused, said twice or expired",
+        ("channel",),
+        {"-n": "count", "--ledger": "ledger?"},
+    ),
     "show": ("showing", "show one message by its number", ("channel", "number"), _FORMAT),
     "ack": (
         "reading",

@@ -6,7 +6,7 @@ import os
 import sys
 import time
 
-from agent_chat import clock, decisions, requests, turns
+from agent_chat import clock, decisions, ledger, requests, turns
 from agent_chat.cli import admission, operator, output, posting, reading
 from agent_chat.cli.options import Call
 from agent_chat.cli.recovering import tell_pending
@@ -70,7 +70,10 @@ def _hand_over(call: Call, channel: Channel) -> int:
         raise call.usage("--body and --body-file exclude each other")
     body = posting.body(call) if call.given("body_file") else call.text("body")
     handover = turns.Handover(version, title, body, outcome, call.text("request_id"))
-    turn, made, is_repeat = (turns.report if is_report else turns.assign)(channel, actor, handover)
+    with ledger.Attempt(channel, "turn", actor, "-", title, body, call.text("request_id")) as attempt:
+        turn, made, is_repeat = (turns.report if is_report else turns.assign)(channel, actor, handover)
+        to = turn.orchestrator if is_report else turn.worker
+        attempt.came_to(0, ledger.DUPLICATE if is_repeat else ledger.POSTED, to=to)
     result: dict[str, object] = {"channel": channel.name, "version": made["version"], "repeated": is_repeat}
     did = "reported" if is_report else "assigned"
     again = " already, nothing was done again" if is_repeat else ""
