@@ -81,7 +81,7 @@ def compose(
     status: str,
     title: str,
     body: str,
-    later: Sequence[tuple[str, str]] = (),
+    later: Sequence[tuple[str, str | int]] = (),
 ) -> bytes:
     """A whole message file. `later` holds keys that come after `title`; `body` ends in one newline."""
     lines = [_RULE, f"seq: {number}", f"from: {sender}", f"to: {to}"]
@@ -89,7 +89,7 @@ def compose(
         lines.append(f"reply_to: {reply_to}")
     lines += [f"channel: {channel}", f"ts: {ts}", f"status: {scalar(status)}"]
     lines.append(f"title: {scalar(title)}")
-    lines += [f"{key}: {scalar(value)}" for key, value in later]
+    lines += [f"{key}: {value if isinstance(value, int) else scalar(value)}" for key, value in later]
     return ("\n".join([*lines, _RULE, body])).encode("utf-8")
 
 

@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 SKEW = 5 * 60 * clock.SECOND
 CUT, RESET = "guard.cut", "guard.reset"
-_COUNTS = (64, 256, 1024)  # messages that are looked at
+_COUNTS = (32, 128, 512, 1024)  # messages that are looked at
 _OLDEST = 8  # of them, so that one with a wrong clock misleads nobody
-_CUTS, _VERSION, _CUTS_LIMIT, _BEHIND = "cuts", "1", 1024 * 1024, 40
+_CUTS, _VERSION, _CUTS_LIMIT, _BEHIND = "cuts", "1", 1024 * 1024, 24
 
 
 class Guards:
@@ -64,7 +64,7 @@ class Guards:
         if hops:
             hop = _hop(channel, content, found)
             _check_hops(channel, content, hop, hops[0])
-            draft.header.append(("hop", str(hop)))
+            draft.header.append(("hop", hop))
         if rate:
             _check_rate(channel, content, found, now, rate)
         return None

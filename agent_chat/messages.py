@@ -71,7 +71,7 @@ class Draft:
         self.expires_in = expires_in
         self.conditions = conditions
         self.gates = gates
-        self.header: list[tuple[str, str]] = []
+        self.header: list[tuple[str, str | int]] = []
         self.is_repeat = False  # `post` says so when it was posted before
 
 
@@ -174,7 +174,7 @@ def _publish(channel: Channel, draft: Draft, content: Content) -> tuple[int, str
 
 def _composed(channel: Channel, draft: Draft, content: Content, number: int) -> bytes:
     now = clock.now()
-    later = [("topic", content.topic)] if content.topic != names.GENERAL else []
+    later: list[tuple[str, str | int]] = [("topic", content.topic)] if content.topic != names.GENERAL else []
     if draft.conditions is not None and draft.conditions.request_id:
         later.append(("request_id", draft.conditions.request_id))
     if draft.expires_in:

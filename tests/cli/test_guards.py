@@ -199,6 +199,7 @@ def test_a_chain_of_answers_ends_after_24_messages(root: Root, now: FrozenClock)
         assert post(root, sender, *reply).status == 0, number
         now.pass_seconds(100)
     assert hops(root) == [str(number) for number in range(1, 25)]
+    assert "\nhop: 24\n" in root.messages()[-1].text, "a number, as YAML has it"
     refused = post(root, "alice", "--reply", "24")
     assert refused.code == "GUARD_HOPS" and "next: " in refused.err
     assert post(root, "alice").status == 0, "what answers nothing, and was read by nobody, is no part of it"
