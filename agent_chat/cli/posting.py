@@ -52,7 +52,7 @@ def run(call: Call) -> int:
         if draft.is_repeat:
             told += " (before; nothing was written)"
         if call.wants_json:
-            result.update(repeated=draft.is_repeat, delivery=_delivery(channel, name))
+            result.update(repeated=draft.is_repeat, delivery=delivery(channel, name))
             if any(gate.is_repeat for gate in draft.gates):
                 result["code"] = "GUARD_DUPLICATE"
         try:
@@ -136,11 +136,15 @@ def _conditions(call: Call) -> Conditions | None:
     return Conditions(call.text("request_id"), call.number("if_latest", "--if-latest", -1), call.flag("if_read"))
 
 
-def _delivery(channel: Channel, name: str) -> dict[str, str]:
+def delivery(channel: Channel, name: str) -> dict[str, str]:
+    """What becomes of a message that was just posted; nothing where that cannot be told: it is posted all the same."""
     from agent_chat import receipts
 
-    message = channel.log.message(name)
-    return receipts.delivery(channel, message) if message else {}
+    try:
+        message = channel.log.message(name)
+        return receipts.delivery(channel, message) if message else {}
+    except (AgentChatError, OSError):
+        return {}
 
 
 def body(call: Call) -> str:

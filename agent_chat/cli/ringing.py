@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_chat import receipts, rings
+from agent_chat import rings
 from agent_chat.cli import output, posting
 from agent_chat.cli.options import Call
 from agent_chat.errors import OK
@@ -27,7 +27,6 @@ def run(call: Call) -> int:
         if found.reason:
             text = f"{to} was not rung: {_WHY[found.reason]}, by #{found.number} ({found.reason})"
             return output.answer(call, {**result, "reason": found.reason}, text)
-        message = channel.log.message(found.name)
-        delivery = receipts.delivery(channel, message) if message else {}
+        delivery = posting.delivery(channel, found.name)
         output.answer(call, {**result, "delivery": delivery}, f"rang {to} by #{found.number} ({delivery.get(to, '?')})")
     return OK
