@@ -1,4 +1,4 @@
-"""The option `--whole`, no setting of the caller's shell in any test, and hypothesis's settings."""
+"""The options `--whole` and `--every`, no setting of the caller's shell in any test, and hypothesis's settings."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--whole", action="store_true", help="run tests marked slow over their whole matrix, not a sample")
+    parser.addoption("--every", type=int, default=1, metavar="N", help="of crash/ and interleave/ every N-th test only")
 
 
 def pytest_configure() -> None:
@@ -21,6 +22,19 @@ def pytest_configure() -> None:
     # No judgement by time on a loaded machine, and nothing left in the checkout.
     settings.register_profile("agent-chat", deadline=None, database=None, print_blob=True)
     settings.load_profile("agent-chat")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    every = config.getoption("every")
+    skipped = [
+        item
+        for at, item in enumerate(items)
+        if at % every and os.path.basename(os.path.dirname(item.path)) in ("crash", "interleave")
+    ]
+    if skipped:
+        config.hook.pytest_deselected(items=skipped)
+        gone = set(map(id, skipped))
+        items[:] = [item for item in items if id(item) not in gone]
 
 
 @pytest.fixture(scope="session")
