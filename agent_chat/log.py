@@ -38,6 +38,7 @@ SETTLED = 10 * clock.SECOND  # an incomplete file that did not change for this l
 TICK, COARSE_TICK, SECOND = 20_000_000, 2_000_000_000, 1_000_000_000  # ns
 LISTING_DUE = 60 * SECOND  # ns
 CHEAP = 5000  # messages whose names are listed in a fraction of the interpreter's start
+_TRIES, _BETWEEN = 3, 0.003  # looks, seconds: a poster adds a line and then its stamp, which is no damage
 _WATCHED = 50  # incomplete files that are watched one by one
 _WHY = {"STORAGE_LINK_REFUSED": "a link", "STORAGE_NOT_A_FILE": "no regular file", "STORAGE_TOO_LARGE": "too large"}
 
@@ -74,15 +75,8 @@ class Look:
         return self.stamp.top if self._has_archive is False else self._log.archived_last(self.stamp.top)
 
     def above(self, number: int, count: int = 0, archived: bool = True) -> list[Entry]:
-        """The messages numbered above `number`, or the `count` highest numbered of them; in order.
-
-        `archived`: also those in the archive.
-        """
-        try:
-            found = self._above(number, count)
-        except (OSError, ValueError):  # the index is damaged, or went behind our back: it is derived, do without
-            arrivals.distrust(self._log.folder)
-            found = self._log._listing(is_index_sound=False)._above(number, count)
+        """The messages above `number`, or the `count` highest of them; in order. `archived`: also those there."""
+        found = self._sound_above(number, count)
         if not archived:
             return found
         self._has_archive = self._log.folder.exists(names.ARCHIVE)  # after the folder was looked at, and not before
@@ -94,6 +88,22 @@ class Look:
         known = {entry.name for entry in found}
         found = sorted([*found, *(entry for entry in more if entry.name not in known)], key=arrivals.order)
         return found[-count:] if count else found
+
+    def _sound_above(self, number: int, count: int) -> list[Entry]:
+        """As `_above`; where the index moved on meanwhile, this look becomes a later one."""
+        for _ in range(_TRIES):
+            try:
+                return self._above(number, count)
+            except (OSError, ValueError):
+                time.sleep(_BETWEEN)
+                self._become(self._log.look())
+        arrivals.distrust(self._log.folder)  # it is damaged: it is derived, do without
+        self._become(self._log._listing(is_index_sound=False))
+        return self._above(number, count)
+
+    def _become(self, later: Look) -> None:
+        self.indexed, self.stamp = later.indexed, later.stamp
+        self.kept, self.new, self.late = later.kept, later.new, later.late
 
     def _above(self, number: int, count: int) -> list[Entry]:
         found = [entry for entry in map(arrivals.entry, [*self.kept, *self.new]) if entry.number > number]
@@ -189,20 +199,21 @@ class Log:
     def _listing(self, is_index_sound: bool = True) -> Look:
         """A look by listing the folder, and opening what is new."""
         changed = self.folder.stamp()[0]
+        for _ in range(_TRIES):
+            base = arrivals.read_stamp(self.folder) if is_index_sound else None
+            lines, is_sound = arrivals.lines(self.folder, base)
+            if is_sound or base is None:
+                break
+            time.sleep(_BETWEEN)
         listed = set(self.folder.names())
-        base = arrivals.read_stamp(self.folder) if is_index_sound else None
-        lines, is_sound = arrivals.lines(self.folder, base)
-        known = set(map(arrivals.name_of, lines))
+        known = arrivals.names_of(lines)
         here = Look(self, base or Stamp(), Stamp())
         if is_sound and known <= listed:
             if base:
                 here.stamp.size, here.stamp.count, here.stamp.top = base.size, base.count, base.top
         else:
-            lines = [line for line in lines if arrivals.is_sound(line)]
-            known = set(map(arrivals.name_of, lines))
-            first = {arrivals.name_of(line): line for line in reversed(lines)}  # two may have noted the same one
-            kept = (line for line in lines if first[arrivals.name_of(line)] is line)
-            here.indexed, here.kept = None, [line for line in kept if arrivals.name_of(line) in listed]
+            here.indexed, here.kept = None, arrivals.kept(lines, listed)
+            known = arrivals.names_of(here.kept)
             here.stamp.count = len(here.kept)
             here.stamp.top, here.late = arrivals.overtaken(here.kept)
         self.unreadable = {}

@@ -49,7 +49,7 @@ class Watch:
         self._stamp = stamps[0] if len(stamps) == 1 else lambda: [stamp() for stamp in stamps]
         self._pause = pause
         self._armed: object = None
-        self._changed = self._is_owed = True  # the latter: a full look after a change
+        self._changed, self._is_owed = True, False  # the latter: a full look after a change that woke us
         self.is_full_look = False  # whether the look that is due must not believe the folder's time
         self.trusts_times = False
         self._started = self._looks_from = time.monotonic()
