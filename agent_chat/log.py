@@ -75,7 +75,7 @@ class Look:
         return self.stamp.top if self._has_archive is False else self._log.archived_last(self.stamp.top)
 
     def above(self, number: int, count: int = 0, archived: bool = True) -> list[Entry]:
-        """The messages above `number`, or the `count` highest of them; in order. `archived`: also those there."""
+        """The messages above `number`, or the `count` highest of them; in order. `archived`: the archive's, too."""
         found = self._sound_above(number, count)
         if not archived:
             return found
