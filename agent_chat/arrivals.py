@@ -3,7 +3,9 @@
 Derived: it can be deleted at any time, and whoever finds it missing, torn or out of step makes it anew.
 `arrivals` is appended to, one line a message; `stamp` is replaced and says how much of it counts and how the
 folder looked then. Both are written under the channel's lock. Where two writers got past each other without
-one, the size that a stamp names is not the size of `arrivals`, and then neither is believed.
+one, the size that a stamp names is not the size of `arrivals`, and then neither is believed. `names` holds the
+names of the first so many bytes of a long `arrivals` once more, to be compared with a listing: to cut them out of
+100,000 lines takes longer than the listing.
 
 A line holds, between tabs: name, number, highest number before this line, sender, to, topic, status,
 request id, ts, size in bytes, whom it concerns (audit.py), the number that it answers (0 for none), expiry, session,
@@ -22,12 +24,14 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
 INDEX = ".index"
-_ARRIVALS, _STAMP = "arrivals", "stamp"
-_VERSION = "3"
+_ARRIVALS, _STAMP, _NAMES = "arrivals", "stamp", "names"
+_VERSION = "4"
 _LIMIT = 512 * 1024 * 1024  # bytes
 _STAMP_LIMIT = 64 * 1024  # bytes
 _BLOCK = 16 * 1024  # bytes read at once from the end
 _FIELDS = 16
+_FOOT = 100  # bytes, more than the last line of `names` has
+_NAMES_DUE = 256 * 1024  # bytes of lines that are not yet in `names`, at which it is written anew
 
 
 class Entry:
@@ -98,18 +102,23 @@ class Stamp:
     `size` bytes of `arrivals` count; they hold `count` messages, the highest numbered `top`. `used` is the
     highest number that something else uses. `time` is the folder's time (ns), 0 when it must not be believed;
     `listed` when the folder was last listed (s), `listed_time` its time then. `frozen` is a time that was seen
-    not to move although something came; 0 for none. `watched` are the numbered files that are no whole
-    messages: (name, size, time).
+    not to move although something came; 0 for none. `made` is when `arrivals` was begun (us). `watched` are the
+    numbered files that are no whole messages: (name, size, time). Of `base` it takes what is said of the lines.
     """
 
-    __slots__ = ("count", "frozen", "listed", "listed_time", "size", "time", "top", "used", "watched")
+    __slots__ = ("count", "frozen", "listed", "listed_time", "made", "size", "time", "top", "used", "watched")
 
-    def __init__(self) -> None:
-        self.size = self.count = self.top = self.used = self.time = self.listed = self.listed_time = self.frozen = 0
+    def __init__(self, base: Stamp | None = None) -> None:
+        self.size: int = base.size if base else 0
+        self.count: int = base.count if base else 0
+        self.top: int = base.top if base else 0
+        self.made: int = base.made if base else 0
+        self.used = self.time = self.listed = self.listed_time = self.frozen = 0
         self.watched: list[tuple[str, int, int]] = []
 
     def encode(self) -> bytes:
-        numbers = (self.size, self.count, self.top, self.used, self.time, self.listed, self.listed_time, self.frozen)
+        found = (self.time, self.listed, self.listed_time, self.frozen)
+        numbers = (self.size, self.count, self.top, self.used, self.made, *found)
         watched = [part for one in self.watched for part in map(str, one)]
         text = "\t".join([_VERSION, *map(str, numbers), *map(_escaped, watched), "end"]) + "\n"
         return text.encode("utf-8", "surrogatepass")  # a watched file's name may be no text
@@ -120,12 +129,12 @@ def read_stamp(folder: disk.Folder) -> Stamp | None:
     try:
         with folder.sub(INDEX) as index:
             parts = index.read(_STAMP, _STAMP_LIMIT).decode("utf-8", "surrogatepass").rstrip("\n").split("\t")
-        if parts[0] != _VERSION or parts[-1] != "end" or len(parts) < 10 or (len(parts) - 10) % 3:
+        if parts[0] != _VERSION or parts[-1] != "end" or len(parts) < 11 or (len(parts) - 11) % 3:
             return None
         stamp = Stamp()
-        stamp.size, stamp.count, stamp.top, stamp.used = (int(part) for part in parts[1:5])
-        stamp.time, stamp.listed, stamp.listed_time, stamp.frozen = (int(part) for part in parts[5:9])
-        rest = parts[9:-1]
+        stamp.size, stamp.count, stamp.top, stamp.used, stamp.made = (int(part) for part in parts[1:6])
+        stamp.time, stamp.listed, stamp.listed_time, stamp.frozen = (int(part) for part in parts[6:10])
+        rest = parts[10:-1]
         stamp.watched = [(_unescaped(rest[i]), int(rest[i + 1]), int(rest[i + 2])) for i in range(0, len(rest), 3)]
     except (FileNotFoundError, AgentChatError, ValueError):
         return None  # any other error of the system is no word on the index: without it late ones go unnoticed
@@ -160,11 +169,6 @@ def has_expired(stamp: str, now: int) -> bool:
         return bool(stamp) and clock.parse_stamp(stamp) <= now
     except ValueError:
         return False
-
-
-def names_of(found: Sequence[bytes]) -> set[str]:
-    """The names in some lines, quickly: there may be 100,000."""
-    return {text.partition("\t")[0] for text in b"\n".join(found).decode("ascii", "replace").split("\n")} - {""}
 
 
 def name_of(text: bytes) -> str:
@@ -234,19 +238,71 @@ def order(entry: Entry) -> tuple[int, str]:
     return entry.number, entry.name
 
 
-def lines(folder: disk.Folder, stamp: Stamp | None) -> tuple[list[bytes], bool]:
-    """Every line, in order of arrival, and whether the index is in step with its stamp; if not, they may be damaged.
+def lines(folder: disk.Folder) -> list[bytes]:
+    """Every line, in order of arrival; without a stamp that is in step with them some may be damaged."""
+    try:
+        with folder.sub(INDEX) as index:
+            found = index.read(_ARRIVALS, _LIMIT).split(b"\n")
+    except (FileNotFoundError, AgentChatError):
+        return []
+    found.pop()  # what follows the last line feed: nothing, or a torn line
+    return found
 
-    Nothing, and True, without an index.
+
+def known_names(folder: disk.Folder, stamp: Stamp | None) -> list[str] | None:
+    """The names in the index, quickly: there may be 100,000. None when it is out of step with its stamp.
+
+    Nothing without an index.
     """
     try:
         with folder.sub(INDEX) as index:
-            data = index.read(_ARRIVALS, _LIMIT)
+            return _names(index, stamp) if stamp else None if index.exists(_ARRIVALS) else []
     except (FileNotFoundError, AgentChatError):
-        return [], stamp is None or stamp.size == 0
-    found = data.split(b"\n")
-    found.pop()  # what follows the last line feed: nothing, or a torn line
-    return found, stamp is not None and stamp.size == len(data)
+        return [] if stamp is None or stamp.size == 0 else None
+
+
+def keep_names(folder: disk.Folder, stamp: Stamp) -> None:
+    """Put the names into a file of their own when many came since that was written; under the channel's lock."""
+    if stamp.size < _NAMES_DUE:
+        return
+    with folder.sub(INDEX) as index:
+        if stamp.size - _covered(_names_kept(index, _FOOT), stamp) < _NAMES_DUE:
+            return
+        found = _names(index, stamp)
+        if found is not None:
+            foot = "\t".join(map(str, (_VERSION, stamp.made, stamp.size, len(found))))
+            index.replace(_NAMES, "\n".join([*found, foot]).encode("ascii", "replace"), derived=True)
+
+
+def _names(index: disk.Folder, stamp: Stamp) -> list[str] | None:
+    """As `known_names`, with an index."""
+    if index.lstat(_ARRIVALS).st_size != stamp.size:
+        return None
+    found = _names_kept(index)
+    covered = _covered(found, stamp, len(found) - 1)
+    found = found[:-1] if covered else []
+    data = index.read(_ARRIVALS, _LIMIT, covered)
+    found += [text.partition("\t")[0] for text in data.decode("ascii", "replace").split("\n")[:-1]]
+    return found if len(found) == stamp.count else None
+
+
+def _names_kept(index: disk.Folder, length: int = _LIMIT) -> list[str]:
+    """The last `length` bytes of `names`, as lines: a name each, and at its end what it covers."""
+    try:
+        start = max(0, index.lstat(_NAMES).st_size - length)
+        return index.read(_NAMES, _LIMIT, start).decode("ascii", "replace").split("\n")
+    except (FileNotFoundError, AgentChatError):
+        return [""]
+
+
+def _covered(found: Sequence[str], stamp: Stamp, count: int = -1) -> int:
+    """How many bytes of the lines `names` covers, by its last line; 0 when it belongs to others or has not `count`."""
+    try:
+        version, made, size, names_there = found[-1].split("\t")
+        is_sound = (version, made) == (_VERSION, str(stamp.made)) and count in (-1, int(names_there))
+        return int(size) if is_sound and 0 <= int(size) <= stamp.size else 0
+    except ValueError:
+        return 0
 
 
 def kept(found: Sequence[bytes], listed: Container[str]) -> list[bytes]:
@@ -303,6 +359,7 @@ def append(folder: disk.Folder, stamp: Stamp, added: Sequence[bytes]) -> None:
         if data:
             index.append(_ARRIVALS, data)
         stamp.size += len(data)
+        stamp.made = stamp.made or clock.now()
         index.replace(_STAMP, stamp.encode(), derived=True)
 
 
@@ -316,5 +373,5 @@ def rewrite(folder: disk.Folder, stamp: Stamp, kept: Sequence[bytes]) -> None:
     data = b"".join(parts)
     with folder.sub(INDEX, create=True) as index:
         index.replace(_ARRIVALS, data, derived=True)
-        stamp.size = len(data)
+        stamp.size, stamp.made = len(data), clock.now()
         index.replace(_STAMP, stamp.encode(), derived=True)

@@ -80,7 +80,7 @@ def _requested(channel: Channel, request_id: str) -> list[Entry]:
     log.must_list = True
     here = log.look()
     log.must_list = False
-    known = arrivals.lines(log.folder, here.indexed)[0] if here.indexed is not None else here.kept
+    known = arrivals.lines(log.folder) if here.indexed is not None else here.kept
     mark = b"\t%s\t" % request_id.encode("ascii")
     found = [arrivals.entry(line) for line in (*known, *here.new) if mark in line and arrivals.is_sound(line)]
     if log.folder.exists(names.ARCHIVE):

@@ -152,6 +152,7 @@ class Log:
             else:
                 arrivals.append(self.folder, here.stamp, here.new)
             if arrivals.is_in_step(self.folder, here.stamp):
+                arrivals.keep_names(self.folder, here.stamp)
                 noted = Look(self, here.stamp, here.stamp)
                 noted.late = here.late
                 return noted
@@ -201,27 +202,26 @@ class Log:
         changed = self.folder.stamp()[0]
         for _ in range(_TRIES):
             base = arrivals.read_stamp(self.folder) if is_index_sound else None
-            lines, is_sound = arrivals.lines(self.folder, base)
-            if is_sound or base is None:
+            known = arrivals.known_names(self.folder, base)
+            if known is not None or base is None:
                 break
             time.sleep(_BETWEEN)
         listed = set(self.folder.names())
-        known = arrivals.names_of(lines)
-        here = Look(self, base or Stamp(), Stamp())
-        if is_sound and known <= listed:
-            if base:
-                here.stamp.size, here.stamp.count, here.stamp.top = base.size, base.count, base.top
-        else:
+        came = listed.difference(known or ())
+        here = Look(self, base or Stamp(), Stamp(base))
+        if known is None or len(listed) - len(came) != len(known):
+            lines = arrivals.lines(self.folder)
+            listed = set(self.folder.names())
             here.indexed, here.kept = None, arrivals.kept(lines, listed)
-            known = arrivals.names_of(here.kept)
+            came = listed.difference(map(arrivals.name_of, here.kept))
             here.stamp.count = len(here.kept)
             here.stamp.top, here.late = arrivals.overtaken(here.kept)
         self.unreadable = {}
-        self._add_new(here, listed - known)
+        self._add_new(here, came)
         here.stamp.listed, here.stamp.listed_time = self._now(), changed
         watched = {name for name, _, _ in base.watched} if base else ()
-        came = [line for line in here.new if arrivals.name_of(line) not in watched]
-        was_frozen = base is not None and (base.frozen == changed or (base.time == changed and came != []))
+        is_news = any(arrivals.name_of(line) not in watched for line in here.new)
+        was_frozen = base is not None and (base.frozen == changed or (base.time == changed and is_news))
         here.stamp.frozen = changed if was_frozen else 0
         here.stamp.time = changed if self._watch(here.stamp) and not was_frozen else 0
         return here

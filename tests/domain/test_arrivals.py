@@ -195,10 +195,17 @@ class World:
     )
 
 
+def names_are_kept(monkeypatch: pytest.MonkeyPatch, after: int = 1) -> None:
+    """Let names have a file of their own after so many bytes of lines, not only in a long channel."""
+    monkeypatch.setattr(arrivals, "_NAMES_DUE", after)
+
+
 @pytest.mark.parametrize("seed", range(12))
 def test_every_answer_is_that_of_a_plain_listing_whatever_comes_and_goes(
-    tmp_path: Path, whole: bool, seed: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool, seed: int
 ) -> None:
+    if seed % 2:
+        names_are_kept(monkeypatch, after=1 + 150 * (seed - 1))
     for more in range(50 if whole else 1):
         root = make_root(tmp_path / str(more))
         chance = random.Random(seed * 1000 + more)
@@ -236,9 +243,12 @@ def test_a_post_keeps_the_index_in_step(root: Root) -> None:
     assert is_believed(root) and indexed(root) == root.names()
 
 
-@pytest.mark.parametrize("where", ["arrivals", "stamp"])
+@pytest.mark.parametrize("where", ["arrivals", "stamp", "names"])
 @pytest.mark.parametrize("seed", range(20))
-def test_a_damaged_index_stops_nobody_and_hides_nothing(root: Root, where: str, seed: int) -> None:
+def test_a_damaged_index_stops_nobody_and_hides_nothing(
+    root: Root, monkeypatch: pytest.MonkeyPatch, where: str, seed: int
+) -> None:
+    names_are_kept(monkeypatch)
     for number in range(1, 9):
         root.put(number)
     noted(root)
@@ -263,6 +273,44 @@ def test_a_damaged_index_stops_nobody_and_hides_nothing(root: Root, where: str, 
     assert indexed(root)[-2:] == root.names()[-2:]
 
 
+def test_the_names_of_a_long_channel_are_compared_without_its_lines(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names_are_kept(monkeypatch, after=1000)
+    for number in range(1, 201):
+        root.put(number)
+    noted(root)
+    kept = (root.folder() / ".index/names").read_text().split("\n")
+    assert kept[:-1] == root.names()
+    read: list[tuple[str, int]] = []
+    real = disk.Folder.read
+    monkeypatch.setattr(
+        disk.Folder,
+        "read",
+        lambda folder, name, limit=0, start=0: read.append((name, start)) or real(folder, name, limit or 9999, start),
+    )
+    root.put(201, "the end")
+    assert "the end" in root.ok("read", "c", "--as", "carol").out
+    assert ("arrivals", int(kept[-1].split("\t")[2])) in read and ("arrivals", 0) not in read
+
+
+def test_names_that_belong_to_other_lines_are_not_believed(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    names_are_kept(monkeypatch)
+    for number in range(1, 6):
+        root.put(number)
+    noted(root)
+    old = (root.folder() / ".index/names").read_bytes()
+    for name in ("arrivals", "stamp"):
+        (root.folder() / ".index" / name).unlink()
+    for name in root.names():
+        (root.folder() / name).rename(root.folder() / f"{name[:4]}-other.md")
+    noted(root)
+    (root.folder() / ".index/names").write_bytes(old)
+    root.put(1, "again", name="0001-x.md")
+    time.sleep(PAUSE)
+    assert indexed(root) == root.names()
+
+
 @pytest.mark.parametrize(
     "old, new", [(b"\t2\t1\t", b"\t2\t1x"), (b"\t2\t1\t", b"\tz\t1\t"), (b"\t2\t1\t", b"\t2\tz\t")]
 )
@@ -281,10 +329,11 @@ def test_a_damaged_line_is_found_when_the_index_is_made_anew(root: Root, old: by
 
 @pytest.mark.skipif(os.name == "nt", reason="needs links and pipes")
 @pytest.mark.parametrize("kind", ["folder", "link", "pipe", "dangling link"])
-@pytest.mark.parametrize("where", ["", "arrivals", "stamp"])
+@pytest.mark.parametrize("where", ["", "arrivals", "stamp", "names"])
 def test_what_is_no_index_is_not_followed_and_stops_no_reader(
-    root: Root, tmp_path: Path, where: str, kind: str
+    root: Root, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str, kind: str
 ) -> None:
+    names_are_kept(monkeypatch)
     root.put(1, "one")
     noted(root)
     outside, path = tmp_path / "outside", root.folder() / ".index" / where
