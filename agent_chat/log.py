@@ -2,10 +2,10 @@
 
 A look tells what is there. As long as the folder has not changed since the arrival index (arrivals.py) was
 in step with it, the index answers alone; else the folder is listed, and what is new is opened to see that
-it is whole. A folder's time is believed only when it is older than its tick: 20 ms, or 2 s where it counts
-whole seconds (FAT). It can lie all the same, so a listing is due when the last one is over a minute old and
-the folder changed since, or where listing is cheap. What was put there by people, git or sync clients is
-thus seen at once in the ordinary case and within a minute always.
+it is whole. A folder's time is believed only when it is older than its tick, 20 ms or 2 s (FAT), now and when it was
+listed. It can lie all the same, so a listing is due when the last one is over a minute old and the folder changed
+since, or where listing is cheap. What was put there by people, git or sync clients is thus seen at once in the
+ordinary case and within a minute always.
 
 Archived messages (archived.py) are looked for after the folder, and by name where the folder has not got one any
 more, so that none is missed on its way there; one that is in both counts once. They are neither late nor new.
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 NUMBERS, CURSORS = ".numbers", ".cursors"
 SETTLED = 10 * clock.SECOND  # an incomplete file that did not change for this long is named
-TICK, COARSE_TICK, SECOND = 20_000_000, 2_000_000_000, 1_000_000_000  # ns
+SECOND = 1_000_000_000  # ns
 LISTING_DUE = 60 * SECOND  # ns
 CHEAP = 5000  # messages whose names are listed in a fraction of the interpreter's start
 _TRIES, _BETWEEN = 3, 0.003  # looks, seconds: a poster adds a line and then its stamp, which is no damage
@@ -116,12 +116,13 @@ class Look:
 class Log:
     """The messages of one open channel folder."""
 
-    __slots__ = ("_base", "_offset", "folder", "must_list", "places", "unreadable")
+    __slots__ = ("_base", "_offset", "folder", "looks_again", "must_list", "places", "unreadable")
 
     def __init__(self, folder: disk.Folder) -> None:
         self.folder = folder
         self._offset = 0  # ns; between the file system's clock and ours
         self.must_list = False  # whatever the folder's time says
+        self.looks_again = False  # once the tick of a change is over: until then what the index knows is enough
         self.unreadable: dict[str, Unreadable] = {}  # of the last look, and of what was read since
         self.places: dict[str, str] = {}  # the folders of archived messages that a look has met
         self._base: Look | None = None  # the look that the last number was taken on
@@ -184,18 +185,13 @@ class Log:
 
     def _is_current(self, stamp: Stamp) -> bool:
         """Whether the folder's time says that nothing came or went since the stamp, and may be believed."""
-        changed = self.folder.stamp()[0]
-        if stamp.time != changed:
-            return False
-        tick = TICK if changed % SECOND else COARSE_TICK
-        now = self._now()
-        if 0 <= now - changed < tick == TICK and stamp.count > CHEAP:
-            time.sleep(tick / SECOND)  # less than the listing would take
-            now += tick
-            if self.folder.stamp()[0] != changed:
-                return False
+        changed, now = self.folder.stamp()[0], self._now()
+        tick = 0 if self.looks_again and stamp.time == changed else arrivals.tick(changed)
+        if 0 <= now - changed < tick == arrivals.TICK and stamp.count > CHEAP:
+            time.sleep(tick / SECOND)  # less than a listing would take, and a listing now would not settle it
+            changed, now = self.folder.stamp()[0], now + tick
         is_due = now - stamp.listed > LISTING_DUE and (stamp.listed_time != changed or stamp.count <= CHEAP)
-        return now - changed >= tick and now >= stamp.listed and not is_due
+        return stamp.time == changed and now - changed >= tick and now >= stamp.listed and not is_due
 
     def _listing(self, is_index_sound: bool = True) -> Look:
         """A look by listing the folder, and opening what is new."""
@@ -223,7 +219,8 @@ class Log:
         is_news = any(arrivals.name_of(line) not in watched for line in here.new)
         was_frozen = base is not None and (base.frozen == changed or (base.time == changed and is_news))
         here.stamp.frozen = changed if was_frozen else 0
-        here.stamp.time = changed if self._watch(here.stamp) and not was_frozen else 0
+        is_settled = here.stamp.listed - changed >= arrivals.tick(changed)  # or more may come that does not move it
+        here.stamp.time = changed if self._watch(here.stamp) and is_settled and not was_frozen else 0
         return here
 
     def _add_new(self, here: Look, names_found: Iterable[str]) -> None:

@@ -249,7 +249,7 @@ class Vigil:
             self._watch.arm()
             self.busy = None
             for channel in self.opened:
-                channel.log.must_list = self._watch.is_full_look
+                channel.log.must_list, channel.log.looks_again = self._watch.is_full_look, True
                 try:
                     if serve(channel):
                         return True

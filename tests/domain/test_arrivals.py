@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import Root, make_root, open_channel
 
-from agent_chat import arrivals, frontmatter, names
+from agent_chat import arrivals, frontmatter, log, names
 from agent_chat.storage import disk
 
 PAUSE = 0.03  # seconds: more than a tick, so that the folder's time is believed
@@ -224,6 +224,7 @@ def test_every_answer_is_that_of_a_plain_listing_whatever_comes_and_goes(
 
 def test_a_folder_that_did_not_change_is_not_listed(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     root.post("alice", "one")
+    noted(root)  # makes .cursors, which changes the folder
     noted(root)
     time.sleep(PAUSE)
     listed: list[str] = []
@@ -413,6 +414,40 @@ def test_times_in_steps_of_two_seconds_are_believed_only_when_a_step_is_over(
         time.sleep(PAUSE)
         assert f"body {number}" in root.ok("read", "c", "--as", "bob").out
     assert not is_believed(root)
+
+
+def test_what_comes_in_the_tick_in_which_the_folder_was_listed_is_seen_after_it(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted(root)
+    noted(root)
+    now = [time.time_ns()]
+    began = now[0]
+    monkeypatch.setattr(log.Log, "_now", lambda _: now[0])
+    Folders(monkeypatch, lambda changed: began)
+    now[0] += 1_000_000
+    root.put(1, "body 1")
+    assert "body 1" in root.ok("read", "c", "--as", "bob").out
+    root.put(2, "body 2")
+    now[0] += 1_000_000_000
+    assert "body 2" in root.ok("read", "c", "--as", "bob").out
+
+
+def test_who_looks_again_after_the_tick_takes_what_the_index_knows_until_then(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.post()
+    noted(root)
+    noted(root)
+    root.post()
+    monkeypatch.setattr(log.Log, "_now", lambda here: here.folder.stamp()[0] + 1_000_000)
+    with open_channel(root) as channel:
+        assert channel.log.glance() is None
+        channel.log.looks_again = True
+        here = channel.log.glance()
+        assert here and here.last == 2
+        root.put(3)
+        assert channel.log.glance() is None, "not once the folder changed again"
 
 
 def test_times_that_go_back_are_another_time(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
