@@ -151,12 +151,15 @@ def read_stamp(folder: disk.Folder) -> Stamp | None:
 
 def line(message: frontmatter.Message, top: int) -> bytes:
     """The index line of a message that is seen whole after messages numbered up to `top`; without its end."""
-    from agent_chat import audit  # no look without news needs it
-
     values = (message.name, str(message.number), str(top), message.sender, message.to, message.topic, message.status)
     size = len(message.text.encode("utf-8"))
     header = message.header
-    later = (header.get("request_id", ""), message.ts, str(size), audit.about(message), str(message.reply_to))
+    about = ""
+    if "." in message.status:  # as that of every audit message
+        from agent_chat import audit
+
+        about = audit.about(message)
+    later = (header.get("request_id", ""), message.ts, str(size), about, str(message.reply_to))
     ends = [header.get(key, "") for key in ("expires_at", "session", "hop", "operator")]
     return "\t".join(map(_escaped, (*values, *later, *ends))).encode("utf-8")
 

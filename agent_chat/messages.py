@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_chat import audit, clock, frontmatter, log, names
+from agent_chat import clock, frontmatter, log, names
 from agent_chat.channel import Channel
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
@@ -127,7 +127,7 @@ def post(channel: Channel, draft: Draft, by_program: bool = False) -> tuple[int,
 def _check(channel: Channel, draft: Draft, content: Content, by_program: bool) -> list[str]:
     """Refuse what cannot be posted, and give the content its topic; warnings."""
     status = content.status.lower()
-    if not by_program and (status.startswith(audit.RESERVED) or status == "ring"):
+    if not by_program and (status == "ring" or _is_reserved(status)):
         text = f"only the program itself writes the status {content.status!r}"
         raise AgentChatError("MESSAGE_RESERVED_STATUS", text, ("post", "--help"))
     _check_body(content.body)
@@ -144,6 +144,14 @@ def _check(channel: Channel, draft: Draft, content: Content, by_program: bool) -
             raise AgentChatError("MESSAGE_TOPIC_MISMATCH", text, again, {"topic": topics[0]})
         content.topic = draft.topic or topics[0]
     return warnings
+
+
+def _is_reserved(status: str) -> bool:
+    if "." not in status:  # which every reserved one has
+        return False
+    from agent_chat import audit
+
+    return status.startswith(audit.RESERVED)
 
 
 def check_topic(topic: str) -> None:

@@ -23,7 +23,7 @@ SLOW = set(
 )
 
 # What every hot command may load beside agent_chat and C accelerators (names with one leading underscore).
-SMALL = {"errno", "fcntl", "msvcrt", "select", "time"}
+SMALL = {"errno", "fcntl", "gc", "msvcrt", "select", "time"}
 
 # Command -> arguments, exit status, what it may load beside SMALL. One message, from alice to all, is there.
 COMMANDS: dict[str, tuple[list[str], int, set[str]]] = {
