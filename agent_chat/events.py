@@ -6,8 +6,6 @@ strict in both directions: schemas/agent-chat-event.schema.json says the same as
 
 from __future__ import annotations
 
-import json
-
 from agent_chat import clock, frontmatter, messages, names, tasks
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import records
@@ -35,7 +33,7 @@ def post(channel: Channel, event: dict[str, object]) -> tuple[int, str]:
     kind, agent = str(event.get("event")), event.get("agent")
     event = {**event, "schema_version": SCHEMA_VERSION, "ts": clock.seconds_stamp(clock.now())}
     check(event)
-    body = json.dumps(event, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    body = records.line(event)
     draft = messages.Draft(str(agent), f"event:{kind}", body, status=f"event.{kind}")
     number, name, _ = messages.post(channel, draft, by_program=True)
     return number, name

@@ -11,7 +11,6 @@ be deleted at any time, and nothing damaged is believed.
 from __future__ import annotations
 
 import binascii
-import json
 import sys
 
 from agent_chat import __version__, clock, names, tasks
@@ -118,7 +117,7 @@ def _gathered(channel: Channel, look: list[list[object]], anew: bool) -> Points:
                 odd.append(f"{where}/{name}" if where else name)
                 continue
             values = _values(message)
-            known.learn(name, [_DUMPED(values) if values else ""])
+            known.learn(name, [_dumped(values) if values else ""])
         count += 1
         number = name.partition("-")[0]  # of a message's name, but who knows in a damaged file
         last = max(last, int(number) if number.isdecimal() else 0)
@@ -162,7 +161,10 @@ def _is_message(name: str) -> bool:
     return names.message_number(name) > 0
 
 
-_DUMPED = json.JSONEncoder(separators=(",", ":")).encode
+def _dumped(value: object) -> str:
+    import json  # which a channel where nothing counts does without
+
+    return json.dumps(value, separators=(",", ":"))
 
 
 def _loaded(digest: str) -> tuple[str, ...] | None:
@@ -170,7 +172,7 @@ def _loaded(digest: str) -> tuple[str, ...] | None:
     if not digest:
         return ()
     try:
-        return _checked(json.loads(digest))
+        return _checked(records.value(digest))
     except (ValueError, TypeError, RecursionError):
         return None
 
@@ -231,7 +233,7 @@ def _remember(folder: disk.Folder, look: list[list[object]], odd: list[str], poi
         return  # within one tick of the clock more may come unseen
     try:
         rows = [[point.name, *point.values()] for point in points.found]
-        text = _DUMPED([look, _stamps(folder, odd), points.last, rows])
+        text = _dumped([look, _stamps(folder, odd), points.last, rows])
         with folder.sub(digests.INDEX, create=True) as index:
             index.replace(_WHOLE, f"{_head(text)}\n{text}".encode("ascii"), derived=True)
     except (OSError, AgentChatError):
@@ -245,7 +247,7 @@ def _remembered(folder: disk.Folder, look: list[list[object]]) -> Points | None:
             head, _, text = index.read(_WHOLE, _LIMIT).decode("ascii").partition("\n")
         if head != _head(text):
             return None
-        before, odd, last, rows = json.loads(text)
+        before, odd, last, rows = records.value(text)
         if before != look or _stamps(folder, [one[0] for one in odd]) != odd or not isinstance(last, int):
             return None
         checked = ((name, _checked(rest)) for name, *rest in rows if _is_message(name))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from agent_chat import events
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
@@ -37,6 +35,8 @@ def _read(call: Call) -> int:
             damaged = [{"code": error.code, "message": error.message} for error in bad]
             output.emit(output.as_json({"channel": channel.name, "events": found, "damaged": damaged}))
         else:
+            import json
+
             lines = (json.dumps(event, sort_keys=True, ensure_ascii=False) for event in found)
             output.emit("".join(output.visible(line) + "\n" for line in lines))
         for error in bad[:_NAMED]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-
 from agent_chat import compaction, names, state
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
@@ -41,6 +39,8 @@ def run(call: Call) -> int:
 
 def _print(call: Call, summary: dict[str, Any]) -> int:
     if call.wants_json:
+        import json
+
         output.emit(json.dumps(summary, sort_keys=True, indent=2) + "\n")
     else:
         output.emit(output.visible(state.render(summary)))
