@@ -39,14 +39,14 @@ def _meeting(wanted: Sequence[Entry], space: Workspace) -> Wanted:
 
 
 def _texts(wanted: Sequence[Entry], space: Workspace) -> Sequence[str]:
-    """Texts of which the digest of a lock that can meet one of these entries holds one: it is a pattern, or its path
-    begins with the same part.
+    """Texts of which the digest of a lock that can meet one of these entries holds one: it is a pattern, the whole
+    workspace, or its path begins with the same part.
     """
     firsts = {entry.normalized_path.partition("/")[0] for entry in wanted}
     is_told = all(entry.kind != patterns.PATTERN for entry in wanted) and "".join(firsts).isascii()
-    if not is_told or space.fold(patterns.FILE, "A") != "A":
+    if not is_told or patterns.TOP in firsts or space.fold(patterns.FILE, "A") != "A":
         return ("",)
-    return [f"\t{patterns.PATTERN}\t", *("\t" + first for first in firsts)]
+    return [f"\t{patterns.PATTERN}\t", *("\t" + first for first in (patterns.TOP, *firsts))]
 
 
 def check(channel: Channel, typed: Sequence[str], space: Workspace, actor: str = "") -> list[tuple[Lock, bool]]:

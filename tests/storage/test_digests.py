@@ -74,6 +74,14 @@ def test_a_task_opens_only_those_that_wait_for_it(root: Root, opened: list[str])
     assert root.messages()[-1].header["concerns"] == "alice,carol"
 
 
+@pytest.mark.parametrize("held, wanted", [(".", "src/a"), ("src/a", "."), ("src", "src/a"), ("src/a", "src")])
+def test_a_known_lock_of_a_folder_or_in_it_is_met(root: Root, held: str, wanted: str) -> None:
+    lock(root, held)
+    warm(root)
+    assert "owner=alice" in root.run("check", "c", wanted, "--as", "bob").out
+    root.refused("PATH_LOCK_CONFLICT", "lock", "c", wanted, "--as", "bob")
+
+
 def in_place(path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b'"alice"', b'"dave9"'))
 
@@ -138,7 +146,7 @@ def answers(root: Root) -> list[tuple[int, str, str]]:
     def plain(result: Result) -> tuple[int, str, str]:
         return result.status, result.out, result.err
 
-    checks = (["check", "c", path, "--as", "bob"] for path in ("src/*", "b", "**"))
+    checks = (["check", "c", path, "--as", "bob"] for path in ("src/*", "b", "**", "src/a", "."))
     return [plain(root.run(*words)) for words in (["locks", "c", "--json"], *checks)]
 
 
@@ -147,7 +155,7 @@ def change_one(root: Root, chance: random.Random) -> None:
     path = chance.choice(paths) if paths else None
     step = chance.randrange(8)
     if step < 3 or path is None:
-        name = chance.choice(["src/a", "src/b", "b", "docs/**", "src", "x/y"])
+        name = chance.choice(["src/a", "src/b", "b", "docs/**", "src", "x/y", "."])
         root.run("lock", "c", name, "--as", chance.choice(["alice", "bob"]), "--lease-seconds", 99, **QUICK)
     elif step == 3:
         in_place(path)
