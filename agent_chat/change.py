@@ -100,7 +100,7 @@ def look(
     `patience`: seconds to wait for the lock otherwise; 0 for a reader that must never wait.
     """
     try:
-        seconds = oslock.PATIENCE if must_lock else patience
+        seconds = disk.LOCK_PATIENCE if must_lock else patience
         lock = oslock.hold(channel.folder, channel.LOCK, "", seconds, shared=True)
     except oslock.Busy as busy:
         if must_lock:

@@ -13,7 +13,7 @@ from agent_chat import clock, names
 from agent_chat.arrivals import INDEX
 from agent_chat.errors import AgentChatError
 from agent_chat.log import Log
-from agent_chat.storage import disk, oslock
+from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from agent_chat.change import Change, View
     from agent_chat.log import Look
     from agent_chat.policy import Policy
+    from agent_chat.storage.oslock import Lock
 
     Result = TypeVar("Result")
 
@@ -122,10 +123,10 @@ class Channel:
 
         return policy.load(self.folder, self.name).value(key)
 
-    def writing(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
+    def writing(self, who: str, seconds: float = disk.LOCK_PATIENCE) -> Lock | Unlocked:
         """The channel's exclusive lock, noting `who` holds it. CHANNEL_BUSY after 10 s behind one holder."""
         lock = _writing(self.folder, self.name, who, seconds)
-        if isinstance(lock, oslock.Lock):
+        if not isinstance(lock, Unlocked):
             self.log.heed(lock.time)
         self._prove(lock)
         return lock
@@ -141,14 +142,16 @@ class Channel:
                 pass  # somebody is at it, or these are read-only media
         return here
 
-    def exclusive(self, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock:
+    def exclusive(self, who: str, seconds: float = disk.LOCK_PATIENCE) -> Lock:
         """The channel's exclusive lock. oslock.Busy, oslock.NoLocks."""
+        from agent_chat.storage import oslock
+
         lock = oslock.hold(self.folder, self.LOCK, note(who), seconds)
         self.log.heed(lock.time)
         self._prove(lock)
         return lock
 
-    def _prove(self, lock: oslock.Lock | Unlocked) -> None:
+    def _prove(self, lock: Lock | Unlocked) -> None:
         if self.proof:
             try:
                 self.proof()
@@ -169,7 +172,9 @@ class Channel:
         return change.look(self, recovery.FAMILIES[family], reader, must_lock)
 
 
-def _writing(folder: disk.Folder, name: str, who: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
+def _writing(folder: disk.Folder, name: str, who: str, seconds: float = disk.LOCK_PATIENCE) -> Lock | Unlocked:
+    from agent_chat.storage import oslock  # a hook looks without a lock, and loads none
+
     try:
         return oslock.hold(folder, Channel.LOCK, note(who), seconds)
     except oslock.NoLocks:

@@ -19,7 +19,7 @@ from agent_chat import arrivals, clock, names
 from agent_chat.channel import Channel, Unlocked, note
 from agent_chat.errors import AgentChatError
 from agent_chat.log import CURSORS, keep_late
-from agent_chat.storage import disk, oslock
+from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from agent_chat.arrivals import Entry, Exclusion
     from agent_chat.frontmatter import Message
     from agent_chat.log import Look, Unreadable
+    from agent_chat.storage.oslock import Lock
 
 _CURSOR_LIMIT = 64  # bytes
 INDEX_PATIENCE = 1.0  # seconds; reading never fails for want of the channel's lock
@@ -106,8 +107,10 @@ class Unread:
         return count
 
 
-def reading(channel: Channel, agent: str, seconds: float = oslock.PATIENCE) -> oslock.Lock | Unlocked:
+def reading(channel: Channel, agent: str, seconds: float = disk.LOCK_PATIENCE) -> Lock | Unlocked:
     """The lock of one reading of `agent`. CURSOR_BUSY after 10 s behind one holder."""
+    from agent_chat.storage import oslock
+
     with channel.folder.sub(CURSORS, create=True) as folder:
         try:
             lock = oslock.hold(folder, agent.lower() + ".lock", note(agent), seconds)

@@ -1,13 +1,13 @@
-"""main(): find the command word, import that one module, run it; every error becomes one line."""
+"""main(): find the command word, import that one module, run it; every error becomes one line.
+
+What that takes is imported when it is called, since a hook loads this package for inbox.py alone.
+"""
 
 from __future__ import annotations
 
 import os
 import sys
 
-from agent_chat.cli import output
-from agent_chat.cli.options import Call, read
-from agent_chat.cli.table import COMMANDS, GROUPS
 from agent_chat.errors import OK, AgentChatError
 from agent_chat.storage import disk
 
@@ -33,6 +33,8 @@ def start() -> NoReturn:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command line; the exit status."""
+    from agent_chat.cli import output
+
     words = list(sys.argv[1:] if argv is None else argv)
     typed_root, wants_json = _typed_root(words), "--json" in words
     disk.durable = os.environ.get("AGENT_CHAT_FSYNC") != "0"
@@ -58,6 +60,9 @@ def _typed_root(words: list[str]) -> str:
 
 
 def _run(words: list[str]) -> int:
+    from agent_chat.cli import output
+    from agent_chat.cli.table import COMMANDS, GROUPS
+
     root = ""
     while words and words[0].partition("=")[0] == "--root":
         first = words.pop(0)
@@ -82,6 +87,10 @@ def _run(words: list[str]) -> int:
 
 
 def _call(command: str, words: list[str], root: str) -> int:
+    from agent_chat.cli import output
+    from agent_chat.cli.options import Call, read
+    from agent_chat.cli.table import COMMANDS
+
     spec = COMMANDS[command]
     values: Values | None = read(words, spec)
     if values is None:
@@ -101,6 +110,8 @@ def _call(command: str, words: list[str], root: str) -> int:
 
 def _command_of_group(group: str, words: list[str]) -> str:
     """The command `group word`; empty after the group's help was printed."""
+    from agent_chat.cli.table import COMMANDS, GROUPS
+
     if words and words[0] in ("--help", "-h"):
         _list([command for command in COMMANDS if command.startswith(group + " ")], GROUPS[group])
         return ""
@@ -115,12 +126,16 @@ def _command_of_group(group: str, words: list[str]) -> str:
 
 def _overview(words: list[str]) -> int:
     from agent_chat import __version__
+    from agent_chat.cli.table import COMMANDS
 
     _list(list(COMMANDS), f"agent-chat {__version__}: agents talk and share work through files")
     return OK
 
 
 def _list(commands: list[str], about: str) -> None:
+    from agent_chat.cli import output
+    from agent_chat.cli.table import COMMANDS
+
     width = max(map(len, commands))
     lines = [f"  {command:<{width}}  {COMMANDS[command][1]}" for command in commands if command != "version"]
     usage = "usage: agent-chat [--root DIR] COMMAND ...; COMMAND --help tells its options"

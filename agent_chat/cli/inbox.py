@@ -13,7 +13,6 @@ import time
 
 from agent_chat import channel as channels
 from agent_chat import cursors, hosts, names
-from agent_chat.cli import output
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
 
@@ -109,6 +108,8 @@ class _Inbox:
 
     def command(self, *words: str) -> str:
         """A command line for the agent's shell."""
+        from agent_chat.cli import output
+
         if os.environ.get("CLAUDECODE") and os.environ.get("CLAUDE_PLUGIN_ROOT"):
             sys.argv = ["agent-chat"]  # Claude Code puts the plugin's bin/ on the PATH, and hands its variables on
             return output.command_line(words)
@@ -129,6 +130,8 @@ class _Inbox:
         unseen = self.each(look)
         if not mail:
             return ""
+        from agent_chat.cli import output  # who has nothing to say does without
+
         head = f"{_MARK}{self.agent} has unread messages: "
         following = "; read: " + output.visible(self.command("read", mail[0].channel, "--as", self.agent))
         shown = _joined([one.shown() for one in mail], limit - len(head) - len(following) - 40)
@@ -159,7 +162,13 @@ def _say(text: str, event: Event) -> None:
     if name:
         inner = f'{{"hookEventName": {_json(name)}, "additionalContext": {_json(text)}}}'
         text = f'{{"hookSpecificOutput": {inner}}}'
-    output.emit(text + "\n")
+    _emit(text)
+
+
+def _emit(line: str) -> None:
+    from agent_chat.cli import output
+
+    output.emit(line + "\n")
 
 
 def _json(text: str) -> str:
@@ -184,6 +193,8 @@ def _session(event: Event) -> None:
             _say(f"{_MARK}you have no name here: start the host with AGENT_CHAT_NAME=NAME, or: {join}", inbox.event)
         return
     if not names.is_agent(inbox.agent):
+        from agent_chat.cli import output
+
         wrong = output.visible(inbox.agent)[:100]
         _say(f"{_MARK}{wrong!r} is no agent's name; set AGENT_CHAT_NAME to another", inbox.event)
         return
@@ -219,6 +230,8 @@ def _export(inbox: _Inbox) -> None:
     path = os.environ.get("CLAUDE_ENV_FILE")
     if not path:
         return
+    from agent_chat.cli import output
+
     known = {"AGENT_CHAT_NAME": inbox.agent}
     for name in ("AGENT_CHAT_ROOT", "AGENT_CHAT_CHANNELS"):
         known[name] = hosts.setting(os.environ, name)
@@ -272,6 +285,8 @@ def _prompt(event: Event) -> None:
 
 def _texts(inbox: _Inbox) -> str:
     """The unread messages themselves in envelopes, as far as they go, and the commands that pass them."""
+    from agent_chat.cli import output
+
     parts: list[str] = []
     rest: list[str] = []
     commands = inbox.command("read", "c" * 64, "--as", inbox.agent)  # one for what is cut, one for what is left
@@ -316,7 +331,7 @@ def _stop(event: Event) -> None:
         _register_late(inbox)
     notice = inbox.notice()
     if notice:
-        output.emit(f'{{"systemMessage": {_json(notice)}}}\n')
+        _emit(f'{{"systemMessage": {_json(notice)}}}')
 
 
 def _end(event: Event) -> None:

@@ -11,7 +11,7 @@ from agent_chat import clock, cursors
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import FAILED, OK, TIMED_OUT, AgentChatError
-from agent_chat.storage import oslock
+from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class Reader:
         channel: Channel,
         only_news: bool = False,
         ended: Callable[[], bool] = bool,
-        patience: float = oslock.PATIENCE,
+        patience: float = disk.LOCK_PATIENCE,
     ) -> bool:
         """Show what is new and move the cursor after it. False when there is nothing and `only_news`, or it `ended`."""
         with cursors.reading(channel, self.agent, patience):

@@ -35,6 +35,7 @@ TMP = ".tmp"
 WINDOWS = sys.platform == "win32"
 HAS_FOLDER_DESCRIPTORS = not WINDOWS and os.open in os.supports_dir_fd
 SHARING_PATIENCE = 2.0  # seconds
+LOCK_PATIENCE = 10.0  # seconds behind one holder (oslock.py)
 
 durable = True  # False ($AGENT_CHAT_FSYNC=0) leaves syncing to the system
 

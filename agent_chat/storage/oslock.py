@@ -20,7 +20,6 @@ import time
 from agent_chat.storage import disk
 
 WINDOWS = disk.WINDOWS
-PATIENCE = 10.0  # seconds behind one holder
 _NOTE_LIMIT = 200  # bytes
 _LOCKED_BYTE = 1 << 30  # msvcrt: a locked byte cannot be read by others, and the note must be
 _NONE_HERE = frozenset([errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EINVAL])
@@ -59,7 +58,7 @@ class Lock:
             os.close(fd)
 
 
-def hold(folder: disk.Folder, name: str, who: str, seconds: float = PATIENCE, shared: bool = False) -> Lock:
+def hold(folder: disk.Folder, name: str, who: str, seconds: float = disk.LOCK_PATIENCE, shared: bool = False) -> Lock:
     """Take the lock; `who` is the note, ASCII. A shared hold of a file that is not there is FileNotFoundError.
 
     `seconds` behind one holder; a shared hold waits no longer in all, since its taker can do without.

@@ -13,7 +13,7 @@ from support import Root, make_root, open_channel
 
 from agent_chat import channel as channels
 from agent_chat.errors import AgentChatError
-from agent_chat.storage import oslock
+from agent_chat.storage import disk
 
 posix = pytest.mark.skipif(os.name == "nt", reason="needs POSIX links and modes")
 
@@ -410,7 +410,7 @@ def test_the_note_in_the_lock_is_one_printable_line(root: Root) -> None:
 
 
 def test_the_patience_is_ten_seconds() -> None:
-    assert oslock.PATIENCE == 10.0
+    assert disk.LOCK_PATIENCE == 10.0
 
 
 def test_an_open_channel_closes_its_folder(root: Root) -> None:
