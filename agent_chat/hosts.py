@@ -102,9 +102,21 @@ def root_of(environment: Mapping[str, str]) -> str:
     return os.path.abspath(os.path.expanduser(typed))
 
 
+def is_shared(environment: Mapping[str, str]) -> bool:
+    """Whether Codex's background server runs this: one process, with the environment of whoever started it, for all
+    sessions of a home. Codex tells of it by the folder of its programs alone."""
+    return "/app-server-daemon/" in environment.get("PATH", "").replace("\\", "/") and "CLAUDECODE" not in environment
+
+
+def told_name(environment: Mapping[str, str]) -> str:
+    """The variable or the plugin's option, where that is of this session and not of whichever came first."""
+    named = setting(environment, "AGENT_CHAT_NAME")
+    return "" if named and is_shared(environment) else named
+
+
 def name_of(environment: Mapping[str, str], root: str, session: str = "") -> str:
     """Who acts, empty when nobody knows: the variable, the plugin's option, the registration of this session."""
-    named = setting(environment, "AGENT_CHAT_NAME")
+    named = told_name(environment)
     if named:
         return named
     found = find(root, session or session_id(environment), environment.get(PID_VARIABLE, ""))

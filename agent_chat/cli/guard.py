@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 
-from agent_chat import guard
+from agent_chat import guard, hosts
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import OK, AgentChatError
@@ -45,7 +45,7 @@ def _git(*words: str, cwd: str | None = None) -> str:
 
 def _pre_commit(call: Call) -> int:
     """Allowed, with what is not sure in one line; or PATH_LOCK_CONFLICT. A person's commit is only warned."""
-    agent = call.text("agent") or os.environ.get("AGENT_CHAT_NAME", "")
+    agent = call.text("agent") or ("" if hosts.is_shared(os.environ) else os.environ.get("AGENT_CHAT_NAME", ""))
     if os.environ.get(BYPASS, "").lower() == "off":
         output.note(f"agent-chat: {BYPASS}=off: this commit was not checked against path locks")
         return _allow(call, guard.Verdict(agent))

@@ -68,7 +68,7 @@ class _Inbox:
         self.deadline = time.monotonic() + BUDGET
         self.root = hosts.root_of(environment)
         self.session = session or hosts.session_id(environment)
-        if not hosts.setting(environment, "AGENT_CHAT_NAME") and not self.session:
+        if not hosts.told_name(environment) and not self.session:
             self.session = hosts.field(self.event(), "session_id")
         self.agent = hosts.name_of(environment, self.root, self.session)
 
@@ -189,8 +189,12 @@ def _session(event: Event) -> None:
         return
     if not inbox.agent:
         if hosts.field(data, "source") in ("", "startup"):
+            start = "start the host with AGENT_CHAT_NAME=NAME"
+            if hosts.is_shared(os.environ):
+                start = "all sessions share Codex's background server, and would have one name; your user starts each"
+                start += " with AGENT_CHAT_NAME=NAME codex --no-daemon"
             join = inbox.command("join", "CHANNEL", "--as", "NAME")
-            _say(f"{_MARK}you have no name here: start the host with AGENT_CHAT_NAME=NAME, or: {join}", inbox.event)
+            _say(f"{_MARK}you have no name here: {start}, or: {join}", inbox.event)
         return
     if not names.is_agent(inbox.agent):
         from agent_chat.cli import output
@@ -202,7 +206,7 @@ def _session(event: Event) -> None:
     _register(inbox)
     roster: list[str] = []
     said = [inbox.notice(LIMIT // 2, roster)]
-    if roster and (said[0] or not os.environ.get("AGENT_CHAT_NAME")):  # nobody has told the agent yet
+    if roster and (said[0] or inbox.agent != os.environ.get("AGENT_CHAT_NAME")):  # nobody has told the agent yet
         said.insert(0, _roster(inbox.agent, roster, LIMIT // 2 - 300))
     if _has_twin(inbox):
         other = f"another session here is {inbox.agent}, too, and each message reaches only one of you"

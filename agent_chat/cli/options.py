@@ -122,6 +122,10 @@ class Call:
     def _name(self) -> str:
         """--as or --from, $AGENT_CHAT_NAME, the token's name, else that of the session of the host around this."""
         name = self.text("agent") if self.given("agent") else os.environ.get("AGENT_CHAT_NAME", "")
+        if name and "CODEX_THREAD_ID" in os.environ and not self.given("agent"):
+            from agent_chat import hosts
+
+            name = hosts.told_name(os.environ)
         given = os.environ.get("AGENT_CHAT_TOKEN")
         if given:
             from agent_chat.cli import admission
@@ -147,7 +151,8 @@ class Call:
         """Who acts. IDENTITY_MISMATCH when the token is another's."""
         name = self._name()
         if not name and not self.given("agent"):
-            raise self.usage(f"{self.command} needs to know who you are: --as NAME or $AGENT_CHAT_NAME")
+            unfit = " (not here: it is that of Codex's background server)" if os.environ.get("AGENT_CHAT_NAME") else ""
+            raise self.usage(f"{self.command} needs to know who you are: --as NAME or $AGENT_CHAT_NAME{unfit}")
         return names.agent(name, code)
 
     def channel(self, invalid: str = "CHANNEL_INVALID_NAME", missing: str = "CHANNEL_NOT_FOUND") -> channels.Channel:

@@ -29,13 +29,19 @@ _MARKET, _PLUGIN = "agent-chat-local", "agent-chat@agent-chat-local"
 _GEMINI = {"SessionStart": "SessionStart", "BeforeAgent": "UserPromptSubmit", "AfterAgent": "Stop"}
 _GEMINI["SessionEnd"] = "SessionEnd"
 _SKILL_END = "\n<!-- written by `agent-chat setup` for: {} -->\n"
+_NAMED = "start each session with a name of its own: AGENT_CHAT_NAME=alice "
 _WAIT = "nothing wakes an idle session there but a `wait` in the background, if the host has that (see SKILL.md)"
 NOTES = {
-    "claude": ["the host installs the plugin at its next start; there it has hooks, skill, commands and the monitor"],
+    "claude": [
+        "the host installs the plugin at its next start; there it has hooks, skill, commands and the monitor",
+        _NAMED + "claude",
+    ],
     "codex": [
         "Codex runs these hooks only after you approved them: start it, and trust them when it says that they are new",
         "do not install the plugin beside them, or each notice comes twice",
-        _WAIT,
+        "an idle session is woken by what `codex queue` sends it, nothing else (see README.md)",
+        "its sandbox writes only to folders that it was given and that are there: mkdir -p ~/agent-chat",
+        _NAMED + "codex --no-daemon -s workspace-write --add-dir ~/agent-chat",
     ],
     "omp": [
         "Oh My Pi reads the skill, and skill and commands of an installed Claude Code plugin; hooks.json is no"
@@ -117,8 +123,6 @@ def run(call: Call) -> int:
         result.append({"host": file.host, "path": file.path, "changed": changed, "diff": diff})
     notes = {} if is_undo else {host: NOTES[host] for host in chosen}
     lines += [f"{host}: {note}" for host, texts in notes.items() for note in texts]
-    if "codex" in notes or "claude" in notes:
-        lines.append("start each session with a name of its own: AGENT_CHAT_NAME=alice claude")
     return output.answer(call, {"dry_run": is_dry, "files": result, "notes": notes}, "\n".join(lines))
 
 

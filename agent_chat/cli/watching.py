@@ -93,7 +93,7 @@ class _Watched:
         return root, self._name(found), [name for name in there if not low or name.lower() in low]
 
     def _name(self, found: hosts.Session | None) -> str:
-        typed = self._call.text("agent") or os.environ.get("AGENT_CHAT_NAME", "")
+        typed = self._call.text("agent") or hosts.told_name(os.environ)
         return typed or (found.agent if found else "")
 
     @property

@@ -403,6 +403,29 @@ def test_a_host_gives_commands_without_a_name_the_registered_one(host: Host, roo
     root.refused("USAGE_ERROR", "post", "c", "--title", "t", "--body", "b", CODEX_THREAD_ID=SECOND)
 
 
+SHARED = {"PATH": "/home/x/.codex/packages/app-server-daemon/releases/1/codex-path:" + os.environ["PATH"]}
+
+
+def test_in_a_server_that_sessions_share_the_environment_names_nobody(host: Host, root: Root) -> None:
+    """Codex's background server has the environment of the session that started it: here bob's."""
+
+    def heard(name: str, **environment: str | None) -> str:
+        return host.start(name, host.event(name), **{**SHARED, "CLAUDECODE": None, **environment}).stdout.decode()
+
+    root.post(**QUICK)
+    told = heard("session_inbox")
+    assert "you have no name here" in told and "AGENT_CHAT_NAME=NAME codex --no-daemon" in told
+    assert heard("prompt_inbox") == ""
+    assert "bob has unread" in heard("prompt_inbox", CLAUDECODE="1"), "Claude Code that was started from there"
+    session = {**SHARED, "AGENT_CHAT_NAME": "bob", "CODEX_THREAD_ID": FIRST}
+    refused = root.refused("USAGE_ERROR", "read", "c", **session).err
+    assert "$AGENT_CHAT_NAME (not here: it is that of Codex's background server)" in refused
+    root.ok("join", "c", "--as", "carol", **session)
+    assert "carol has unread" in heard("prompt_inbox") and "you are carol" in heard("session_inbox")
+    root.ok("post", "c", "--title", "t", "--body", "b", **session)
+    assert root.messages()[-1].sender == "carol"
+
+
 # ---- a host's process -----------------------------------------------------------------------------------
 
 

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import pty
 import subprocess
-import threading
-import time
 from pathlib import Path
 from typing import Any
 
@@ -71,51 +67,3 @@ class Claude:
         report: dict[str, Any] = json.loads(done.stdout)
         assert not report["is_error"], report
         return report
-
-
-class Terminal:
-    """An interactive session in a terminal of its own."""
-
-    def __init__(self, claude: Claude, session: str, **environment: str) -> None:
-        self._fd, screen = pty.openpty()
-        self._process = subprocess.Popen(
-            claude.command(),
-            cwd=claude.project,
-            env=claude.environment(session, **environment),
-            stdin=screen,
-            stdout=screen,
-            stderr=screen,
-            start_new_session=True,
-        )
-        os.close(screen)
-        self.screen = b""
-        threading.Thread(target=self._read, daemon=True).start()
-
-    def _read(self) -> None:
-        try:
-            while part := os.read(self._fd, 65536):
-                self.screen += part
-        except OSError:
-            pass  # the session ended
-
-    def type(self, text: str) -> None:
-        os.write(self._fd, text.encode())
-        time.sleep(0.5)  # what comes at once with a line feed is taken as pasted
-        os.write(self._fd, b"\r")
-
-    def shows(self, text: str, seconds: float = 60) -> None:
-        deadline = time.monotonic() + seconds
-        while text.encode() not in self.screen:
-            assert time.monotonic() < deadline, self.screen[-3000:]
-            time.sleep(0.05)
-
-    def end(self) -> int:
-        """Leave as a person would; the exit status."""
-        self.type("/exit")
-        return self._process.wait(timeout=30)
-
-    def close(self) -> None:
-        if self._process.poll() is None:
-            self._process.kill()
-            self._process.wait()
-        os.close(self._fd)

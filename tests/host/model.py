@@ -166,7 +166,9 @@ def _handler(model: Model) -> type[http.server.BaseHTTPRequestHandler]:
             def is_models(one: dict[str, Any]) -> bool:
                 return one.get("role") == "assistant" or str(one.get("type")).endswith("_call")
 
-            at, step = model.step(name, _new(items, is_models))
+            at, step = 0, "a title"
+            if body.get("tools"):  # else an interactive session wants a title
+                at, step = model.step(name, _new(items, is_models))
             if isinstance(step, Call):
                 item = {"type": "function_call", "id": f"f{at}", "call_id": f"call{at}", "name": step.tool}
                 item["arguments"] = json.dumps(step.given)

@@ -21,7 +21,8 @@ from agent_chat import hosts
 BINARY = os.environ.get("CLAUDE_BIN", "")
 pytestmark = pytest.mark.skipif(not BINARY or sys.platform == "win32", reason="no Claude Code: set CLAUDE_BIN")
 if sys.platform != "win32":
-    from claude import Claude, Terminal
+    from claude import Claude
+    from screen import Terminal
 
 QUICK = {"AGENT_CHAT_FSYNC": "0"}
 
@@ -36,7 +37,7 @@ def open_terminal(claude: Claude) -> Iterator[Callable[..., Terminal]]:
     opened: list[Terminal] = []
 
     def go(session: str, **environment: str) -> Terminal:
-        opened.append(Terminal(claude, session, **environment))
+        opened.append(Terminal(claude.command(), claude.project, claude.environment(session, **environment)))
         return opened[-1]
 
     yield go

@@ -1,74 +1,60 @@
 """The checkout as a plugin of the real Codex, offline, with a model that follows a script.
 
 Runs where $CODEX_BIN names the host's program (of `npm install @openai/codex`, outside of the checkout). Codex runs
-hooks only after a person approved them; these sessions are told to do without that.
+hooks only after a person approved them: at a terminal one does, headless sessions are told to do without that.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from codex import Codex
 from model import Call, Model
-from support import Root, clean_environment
+from support import REPOSITORY, Root, clean_environment
 
 from agent_chat import hosts
 
 BINARY = os.environ.get("CODEX_BIN", "")
 pytestmark = pytest.mark.skipif(not BINARY or sys.platform == "win32", reason="no Codex: set CODEX_BIN")
+if sys.platform != "win32":
+    from screen import Terminal
+
+READY = "state=idle:app=codex"  # what it tells the terminal
 QUICK = {"AGENT_CHAT_FSYNC": "0"}
-CONFIGURATION = """model = "scripted"
-model_provider = "local"
-[model_providers.local]
-name = "local"
-base_url = "{url}/v1"
-wire_api = "responses"
-request_max_retries = 0
-supports_websockets = false
-"""
-
-
-class Codex:
-    """One home, in which sessions run with `plugin` installed, if one is given."""
-
-    def __init__(self, path: Path, model: Model, plugin: Path | None) -> None:
-        self.path, self.home, self.project, self.root = path, path / "home", path / "project", path / "root"
-        (self.home / ".codex").mkdir(parents=True)
-        (self.project / ".git").mkdir(parents=True)
-        (self.home / ".codex/config.toml").write_text(CONFIGURATION.format(url=model.url("bob")))
-        if plugin:
-            self.run("plugin", "marketplace", "add", str(plugin))
-            said = self.run("plugin", "add", "agent-chat@agent-chat-local")
-            self.chat = said.partition("Installed plugin root: ")[2].partition("\n")[0] + "/chat.py"
-
-    def run(self, *words: str, **environment: str) -> str:
-        known = {"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(self.home), "LANG": "C.UTF-8"}
-        known.update({"AGENT_CHAT_ROOT": str(self.root), "AGENT_CHAT_FSYNC": "0", **environment})
-        done = subprocess.run(
-            [BINARY, *words],
-            env=known,
-            cwd=self.project,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            encoding="utf-8",
-            timeout=120,
-            check=False,
-        )
-        assert done.returncode == 0, done
-        assert "Failed" not in done.stderr, done.stderr
-        return done.stdout
-
-    def session(self, *words: str, **environment: str) -> str:
-        options = ("--skip-git-repo-check", "--dangerously-bypass-hook-trust", "-s", "danger-full-access")
-        return self.run("exec", *options, *words, **environment).strip()
+@pytest.fixture
+def codex(tmp_path: Path, model: Model, plugin: Path) -> Codex:
+    return Codex(BINARY, tmp_path, model, plugin)
 
 
 @pytest.fixture
-def codex(tmp_path: Path, model: Model, plugin: Path) -> Codex:
-    return Codex(tmp_path, model, plugin)
+def open_terminal(codex: Codex) -> Iterator[Callable[..., Terminal]]:
+    """Starts a session at a terminal, which then wants a prompt."""
+    opened: list[Terminal] = []
+
+    def go(command: list[str], **environment: str) -> Terminal:
+        opened.append(Terminal(command, codex.project, codex.environment(**environment)))
+        if len(opened) == 1:
+            opened[0].shows("Trust this folder?")
+            opened[0].type("1")  # trust and continue
+            opened[0].shows("Hooks need review")
+            opened[0].type("2")  # trust all and continue
+        opened[-1].shows(READY)
+        return opened[-1]
+
+    yield go
+    for terminal in opened:
+        terminal.close()
+
+
+def shell(command: str) -> Call:
+    return Call("exec_command", cmd=command)
 
 
 def test_a_session_hears_of_mail_reads_it_answers_and_respects_a_lock(codex: Codex, model: Model) -> None:
@@ -93,6 +79,102 @@ def test_a_session_hears_of_mail_reads_it_answers_and_respects_a_lock(codex: Cod
     assert root.messages()[-1].sender == "bob"
     (session,) = hosts.of_agent(str(codex.root), "bob")
     assert session.harness == "codex" and not session.is_here(), "its end was said"
+
+
+def test_two_sessions_at_terminals_talk_and_a_clear_and_a_resume_keep_the_name(
+    codex: Codex, model: Model, open_terminal: Callable[..., Terminal]
+) -> None:
+    """The README's way, with what a person types."""
+    program = f"python3 '{codex.chat}'"
+    asks = shell(f"{program} post review --to bob --title 'Which database?' --body 'sqlite or files?'")
+    reads = shell(f"{program} read review")
+    model.script("alice", shell(f"{program} init review --members alice,bob"), asks, "asked", reads, "files, he says")
+    alice = open_terminal(codex.interactive("alice"), AGENT_CHAT_NAME="alice")
+    alice.type("make a channel review for alice and bob, and ask bob which database he wants")
+    model.waits_for("alice", "posted #1")
+    model.script("bob", reads, shell(f"{program} post review --reply 1 --title files --body 'no server'"), "answered")
+    bob = open_terminal(codex.interactive("bob"), AGENT_CHAT_NAME="bob")
+    bob.type("answer alice")
+    heard = model.waits_for("bob", "answer alice")
+    assert "bob has unread messages: #review 1 from alice; read: " in heard
+    model.waits_for("bob", "sqlite or files?")
+    model.waits_for("bob", "posted #2")
+    alice.type("what does bob say?")
+    assert "alice has unread messages: #review 1 from bob" in model.waits_for("alice", "what does bob say?")
+    model.waits_for("alice", "no server")
+
+    for words, prompt in (((), "after the clear"), (("resume", "--last"), "after the resume")):
+        if words:
+            assert bob.end() == 0
+            assert not any(session.is_here() for session in hosts.of_agent(str(codex.root), "bob"))
+            bob = open_terminal(codex.interactive("bob", *words), AGENT_CHAT_NAME="bob")
+        else:
+            bob.type("/clear")
+            time.sleep(1)  # it paints the same again
+        Root(codex.root).ok("post", "review", "--from", "alice", "--title", "t", "--body", "b", **QUICK)
+        model.script("bob", reads, "read")
+        bob.type(prompt)
+        assert "bob has unread messages: #review 1 from alice" in model.waits_for("bob", prompt)
+        model.waits_for("bob", "information, not instructions")
+
+
+def test_a_line_in_another_terminal_wakes_an_idle_session(
+    codex: Codex, model: Model, open_terminal: Callable[..., Terminal], plugin: Path
+) -> None:
+    """The README's line; Codex looks for queued prompts every ten seconds."""
+    root = Root(codex.root)
+    root.ok("init", "c", "--members", "alice,bob")
+    model.script("bob", "hello", shell(f"python3 '{codex.chat}' read c"), "read it")
+    open_terminal(codex.interactive("bob"), AGENT_CHAT_NAME="bob").type("hello")
+    model.waits_for("bob", "hello")
+    (session,) = hosts.of_agent(str(codex.root), "bob")
+    lines = (REPOSITORY / "README.md").read_text(encoding="utf-8").splitlines()
+    (line,) = [line.strip(" `").replace("SESSION", session.session) for line in lines if "codex queue --" in line]
+    paths = f"{Path(codex.binary).parent}:{plugin / 'bin'}:/usr/local/bin:/usr/bin:/bin"
+    waker = subprocess.Popen(
+        ["sh", "-c", line],
+        env=codex.environment(PATH=paths),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        watched = root.folder() / ".waiters"
+        deadline = time.monotonic() + 30
+        while not (watched.exists() and list(watched.iterdir())):
+            assert time.monotonic() < deadline, "nobody watches"
+            time.sleep(0.05)
+        root.post("alice", "wake up", "the body", **QUICK)
+        woken = model.waits_for("bob", "1 new message for bob: #c 1 from alice")
+        assert "bob has unread messages: #c 1 from alice" in woken and "wake up" not in woken
+        model.waits_for("bob", "the body")
+    finally:
+        os.killpg(waker.pid, signal.SIGTERM)
+        waker.wait(timeout=30)
+
+
+def test_in_the_server_that_sessions_share_the_first_ones_name_is_nobodys(
+    codex: Codex, model: Model, open_terminal: Callable[..., Terminal]
+) -> None:
+    """What happens to who forgets --no-daemon: nobody acts as somebody else."""
+    root = Root(codex.root)
+    root.ok("init", "c", "--members", "alice,bob")
+    root.post("alice", "for bob", "the body", **QUICK)
+    program = f"python3 '{codex.chat}'"
+    tries = shell(f"{program} read c")
+    model.script("bob", tries, shell(f"{program} join c --as bob"), tries, "read it")
+    try:
+        open_terminal(codex.shared(), AGENT_CHAT_NAME="bob").type("answer alice")
+        heard = model.waits_for("bob", "answer alice")
+        assert "you have no name here" in heard and "AGENT_CHAT_NAME=NAME codex --no-daemon" in heard
+        assert "bob has unread" not in heard
+        model.waits_for("bob", "not here: it is that of Codex's background server")
+        model.waits_for("bob", "joined c as bob")
+        model.waits_for("bob", "the body")
+        open_terminal(codex.shared(), AGENT_CHAT_NAME="alice").type("who am I?")
+        assert "you have no name here" in model.waits_for("bob", "who am I?")
+    finally:
+        codex.stop_server()
 
 
 def test_a_name_that_was_joined_is_known_to_hooks_and_commands(codex: Codex, model: Model) -> None:
@@ -120,7 +202,7 @@ def test_a_broken_root_stops_nobody(codex: Codex, model: Model, where: str) -> N
 
 
 def test_the_lines_of_setup_are_enough(tmp_path: Path, model: Model, plugin: Path) -> None:
-    codex = Codex(tmp_path, model, None)
+    codex = Codex(BINARY, tmp_path, model, None)
     environment = clean_environment(HOME=str(codex.home))
     command = [sys.executable, str(plugin / "chat.py"), "setup", "--host", "codex"]
     subprocess.run(command, env=environment, check=True, capture_output=True)
