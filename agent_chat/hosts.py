@@ -94,7 +94,9 @@ def harness_of(environment: Mapping[str, str]) -> str:
     """The host's name as far as its variables tell; empty when they do not."""
     if environment.get("CLAUDECODE"):
         return "claude"
-    return "codex" if any(name.startswith("CODEX_") or name == "PLUGIN_ROOT" for name in environment) else ""
+    if any(name.startswith("CODEX_") or name == "PLUGIN_ROOT" for name in environment):
+        return "codex"
+    return "gemini" if "GEMINI_CLI" in environment or "GEMINI_SESSION_ID" in environment else ""
 
 
 def root_of(environment: Mapping[str, str]) -> str:
