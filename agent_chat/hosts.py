@@ -116,17 +116,26 @@ def told_name(environment: Mapping[str, str]) -> str:
     return "" if named and is_shared(environment) else named
 
 
-def name_of(environment: Mapping[str, str], root: str, session: str = "") -> str:
+def name_of(environment: Mapping[str, str], root: str, session: str = "", pid: str = "") -> str:
     """Who acts, empty when nobody knows: the variable, the plugin's option, the registration of this session."""
     named = told_name(environment)
     if named:
         return named
-    found = find(root, session or session_id(environment), environment.get(PID_VARIABLE, ""))
+    found = find(root, session or session_id(environment), pid or environment.get(PID_VARIABLE, ""))
     return found.agent if found else ""
 
 
 def is_session_id(text: str) -> bool:
     return names.is_name(text)
+
+
+def process_around(environment: Mapping[str, str]) -> str:
+    """The host's process, for a hook: Codex does not tell it, and runs hooks by a shell. Empty when not known."""
+    told = environment.get(PID_VARIABLE, "")
+    if told or is_shared(environment):
+        return told
+    host = _stat(str(os.getppid()))[2:3]
+    return host[0] if host and _stat(host[0])[:1] == ["codex"] else ""
 
 
 def started(pid: str) -> str:
@@ -141,17 +150,23 @@ def started(pid: str) -> str:
         except (OSError, subprocess.SubprocessError):
             return ""
         return "-".join(done.stdout.decode("ascii", "replace").split())
+    fields = _stat(pid)
+    return fields[20] if len(fields) > 20 and fields[1] != "Z" else ""
+
+
+def _stat(pid: str) -> list[str]:
+    """The name of a process, its state, its parent, and so on; nothing when it is gone, or without /proc."""
     try:
         fd = os.open(f"/proc/{int(pid)}/stat", os.O_RDONLY)
     except OSError:
-        return ""  # gone, or a system without /proc
+        return []
     try:
-        fields = os.read(fd, 4096).rpartition(b")")[2].split()  # the name before it may hold anything
+        name, _, rest = os.read(fd, 4096).partition(b"(")[2].rpartition(b")")  # the name may hold anything
     except OSError:
-        return ""
+        return []
     finally:
         os.close(fd)
-    return fields[19].decode("ascii", "replace") if len(fields) > 19 and fields[0] != b"Z" else ""
+    return [part.decode("ascii", "replace") for part in (name, *rest.split())]
 
 
 def is_registered(root: str, session_id: str) -> bool:

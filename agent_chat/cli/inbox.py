@@ -61,7 +61,7 @@ class _Inbox:
 
     __slots__ = ("_data", "_event", "agent", "deadline", "root", "session")
 
-    def __init__(self, event: Event, session: str = "") -> None:
+    def __init__(self, event: Event, session: str = "", pid: str = "") -> None:
         environment = os.environ
         self._event = event
         self._data: bytes | None = None
@@ -70,7 +70,7 @@ class _Inbox:
         self.session = session or hosts.session_id(environment)
         if not hosts.told_name(environment) and not self.session:
             self.session = hosts.field(self.event(), "session_id")
-        self.agent = hosts.name_of(environment, self.root, self.session)
+        self.agent = hosts.name_of(environment, self.root, self.session, pid)
 
     def event(self) -> bytes:
         """What the host sent; read when somebody asks, and once."""
@@ -181,7 +181,8 @@ def _json(text: str) -> str:
 
 def _session(event: Event) -> None:
     data = event()
-    inbox = _Inbox(lambda: data, hosts.field(data, "session_id"))
+    pid = hosts.process_around(os.environ) if hosts.field(data, "source") == "clear" else ""
+    inbox = _Inbox(lambda: data, hosts.field(data, "session_id"), pid)
     subagent = hosts.field(data, "agent_id")
     if subagent:  # it acts under the name of its session, whose registration stays as it is
         if hosts.is_session_id(inbox.session):
@@ -216,7 +217,7 @@ def _session(event: Event) -> None:
 
 def _has_twin(inbox: _Inbox) -> bool:
     """Whether another living process of a host goes by the same name, as far as hooks said so."""
-    own = os.environ.get(hosts.PID_VARIABLE, "")
+    own = hosts.process_around(os.environ)
     sessions = hosts.of_agent(inbox.root, inbox.agent) if own else []
     return any(session.started and session.pid != own and session.is_here() for session in sessions)
 
@@ -256,7 +257,7 @@ def _register(inbox: _Inbox) -> None:
     if not (hosts.is_session_id(inbox.session) and names.is_agent(inbox.agent)):
         return
     environment = os.environ
-    pid = environment.get(hosts.PID_VARIABLE, "")
+    pid = hosts.process_around(environment)
     session = hosts.Session(inbox.session, inbox.agent, hosts.harness_of(environment), pid)
     session.root = inbox.root
     session.channels = hosts.setting(environment, "AGENT_CHAT_CHANNELS")
@@ -268,9 +269,18 @@ def _register(inbox: _Inbox) -> None:
 
 
 def _register_late(inbox: _Inbox) -> None:
-    """The root may have been made after the session began, and the monitor waits for its name."""
-    if hosts.is_session_id(inbox.session) and not hosts.is_registered(inbox.root, inbox.session):
+    """The root may have been made after the session began, and the monitor waits for its name.
+
+    What `join` wrote in Codex's sandbox lacks the host's process, which is not seen from there.
+    """
+    if not hosts.is_session_id(inbox.session):
+        return
+    if not hosts.is_registered(inbox.root, inbox.session):
         _register(inbox)
+    elif not hosts.told_name(os.environ):
+        found = hosts.find(inbox.root, inbox.session)
+        if found and not found.pid and hosts.process_around(os.environ):
+            _register(inbox)
 
 
 def _roots() -> list[str]:

@@ -426,6 +426,30 @@ def test_in_a_server_that_sessions_share_the_environment_names_nobody(host: Host
     assert root.messages()[-1].sender == "carol"
 
 
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="needs /proc")
+def test_codex_is_known_by_the_process_around_its_hooks(host: Host, root: Root, tmp_path: Path) -> None:
+    """It tells no hook its process, and a name that was joined in its sandbox would be lost by a clear."""
+    codex = tmp_path / "codex"
+    shutil.copy("/bin/sh", codex)
+    root.post(**QUICK)
+    root.ok("join", "c", "--as", "bob", CODEX_THREAD_ID=FIRST)
+    hook = shlex.join([sys.executable, "-I", "-S", str(HOOKS)])
+    lines, heard = [], tmp_path / "heard"
+    for name, event in (
+        ("stop_inbox", host.event("stop_inbox")),
+        ("session_inbox", host.event("session_inbox", source="clear", session_id=SECOND)),
+    ):
+        (tmp_path / name).write_bytes(event)
+        run = shlex.quote(f"{hook}/{name}.py || true")
+        lines.append(f"sh -c {run} < {shlex.quote(str(tmp_path / name))} >> {shlex.quote(str(heard))}")
+    environment = host.variables(AGENT_CHAT_NAME=None, CLAUDECODE=None, PLUGIN_ROOT="x")
+    subprocess.run([codex, "-c", "\n".join([*lines, "true"])], env=environment, check=True, timeout=60)
+    assert "you are bob" in heard.read_text()
+    found = {session.session: session.pid for session in hosts.of_agent(str(root.path), "bob")}
+    assert found[FIRST] == found[SECOND] != "", "and it is over, so bob is away"
+    assert not any(session.is_here() for session in hosts.of_agent(str(root.path), "bob"))
+
+
 # ---- a host's process -----------------------------------------------------------------------------------
 
 

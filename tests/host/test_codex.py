@@ -189,6 +189,24 @@ def test_a_name_that_was_joined_is_known_to_hooks_and_commands(codex: Codex, mod
     assert "bob has unread messages: #c 1 from alice" in heard and "the body" in read
 
 
+def test_a_name_that_was_joined_outlives_a_clear(
+    codex: Codex, model: Model, open_terminal: Callable[..., Terminal]
+) -> None:
+    root = Root(codex.root)
+    root.ok("init", "c")
+    model.script("bob", shell(f"python3 '{codex.chat}' join c --as bob"), "joined")
+    terminal = open_terminal(codex.interactive("bob"))
+    terminal.type("you are bob in channel c")
+    model.waits_for("bob", "joined c as bob")
+    terminal.shows("Worked for")
+    terminal.type("/clear")
+    time.sleep(1)  # it paints the same again
+    root.post("alice", "t", "the body", **QUICK)
+    terminal.type("who am I?")
+    heard = model.waits_for("bob", "who am I?")
+    assert "you are bob" in heard and "bob has unread messages: #c 1 from alice" in heard
+
+
 @pytest.mark.parametrize("where", ["/dev/null/root", "damaged"])
 def test_a_broken_root_stops_nobody(codex: Codex, model: Model, where: str) -> None:
     if where == "damaged":
