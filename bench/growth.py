@@ -17,9 +17,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
 
-from run import Bench, Process, Row, Run, Wrong, bare, channel_file, idle_percent, table, wake_times
+from run import WAKES, Bench, Process, Row, Run, Wrong, bare, channel_file, compared, idle_percent, table, wake_times
 
 FEW, MANY = 10, 100_000
 GROWTH_LIMIT, FOREIGN_LIMIT, MEMORY_LIMIT, WAKE_LIMIT, IDLE_LIMIT = 1.3, 1.5, 1.3, 30.0, 0.2
@@ -92,10 +91,6 @@ class Turn:
         self.run("first look after a foreign change", f'seq="{self.last}"', "read", "c", "--as", "bob")
 
 
-def medians(turns: Sequence[Run], what: Callable[[Run], float]) -> float:
-    return 1000 * statistics.median(what(turn) for turn in turns)
-
-
 def growth(bench: Bench, rounds: int, many: int = MANY) -> list[Row]:
     roots = [fill(bench, FEW), fill(bench, many)]
     lasts = [newest(root) for root in roots]
@@ -109,22 +104,18 @@ def growth(bench: Bench, rounds: int, many: int = MANY) -> list[Row]:
             lasts[at] = one.last
             for what, done in one.found.items():
                 found.setdefault(what, [[], []])[at].append(done) if turn else None
-        floors.append(bare())
-        listings.append(Process("-c", LISTING, os.path.join(roots[1], "c")).end())
+        if turn:
+            floors.append(bare())
+            listings.append(Process("-c", LISTING, os.path.join(roots[1], "c")).end())
     rows = []
-    floor = medians(floors, lambda run: run.cpu)
     for what, (few, big) in found.items():
-        small, large = medians(few, lambda run: run.cpu), medians(big, lambda run: run.cpu)
-        walls = medians(few, lambda run: run.wall), medians(big, lambda run: run.wall)
-        beside = f"CPU {large:.1f} of {small:.1f} ms, {large / floor:.2f} x bare; wall {walls[1] / walls[0]:.2f} x"
         if what.startswith("first look"):
-            plain = medians(listings, lambda run: run.cpu)
-            ratio, limit = large / plain, FOREIGN_LIMIT
-            beside = f"CPU {large:.1f} ms; Python that lists and sorts the folder {plain:.1f} ms"
+            (ratio, beside), limit = compared(list(zip(listings, big))), FOREIGN_LIMIT
             what += f", {many} messages, to a sorted listing"
         else:
-            ratio, limit = large / small, GROWTH_LIMIT
+            (ratio, beside), limit = compared(list(zip(few, big))), GROWTH_LIMIT
             what = f"{what}: {many} messages to {FEW}"
+            beside += f", {compared(list(zip(floors, big)))[0]:.2f} x bare"
         rows.append(Row(what, f"{ratio:.2f} x", beside, f"{limit} x", ratio <= limit))
     return [*rows, *memory(bench, roots[1]), *waiting(bench, roots[1], many)]
 
@@ -144,7 +135,7 @@ def memory(bench: Bench, root: str) -> list[Row]:
 
 
 def waiting(bench: Bench, root: str, many: int) -> list[Row]:
-    times = wake_times(bench, root, 12)
+    times = wake_times(bench, root, WAKES)
     median, percent = statistics.median(times), idle_percent(bench, root)
     beside = f"{min(times):.0f} to {max(times):.0f} ms in {len(times)} rounds"
     return [

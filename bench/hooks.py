@@ -14,13 +14,12 @@ import json
 import os
 import platform
 import shutil
-import statistics
 import sys
 import tempfile
 
-from run import REPOSITORY, Process, Row, Run, Wrong, bare, table
+from run import REPOSITORY, Process, Row, Run, Wrong, bare, compared, table
 
-SILENT_LIMIT, NEWS_LIMIT = 1.3, 2.0  # times bare Python: nothing new, something new
+SILENT_LIMIT, NEWS_LIMIT = 1.1, 2.0  # times bare Python: nothing new, something new
 EVENTS = {
     "session_inbox": {"hook_event_name": "SessionStart", "source": "startup"},
     "prompt_inbox": {"hook_event_name": "UserPromptSubmit", "prompt": "go on"},
@@ -63,19 +62,12 @@ class Bench:
 
     def measure(self, name: str, is_new: bool, rounds: int) -> Row:
         """Bare Python and the hook in turns, after a warm one."""
-        floor, found = [], []
-        for at in range(rounds + 1):
-            for runs, run in ((floor, bare()), (found, self.hook(name))):
-                if at:
-                    runs.append(run)
-        last = found[-1]
+        pairs = [(bare(), self.hook(name)) for _ in range(rounds + 1)][1:]
+        last = pairs[-1][1]
         if last.status or last.err or ("#c 1 from alice" in last.out) != (is_new and name in SAYING):
             raise Wrong(f"{name} said {last}")
-        cpu = [1000 * statistics.median(run.cpu for run in runs) for runs in (found, floor)]
-        wall = [1000 * statistics.median(run.wall for run in runs) for runs in (found, floor)]
-        ratio, limit = cpu[0] / cpu[1], NEWS_LIMIT if is_new else SILENT_LIMIT
-        beside = f"CPU {cpu[0]:.1f} of {cpu[1]:.1f} ms"
-        beside += f", wall {wall[0] / wall[1]:.2f} x ({wall[0]:.1f} of {wall[1]:.1f} ms)"
+        ratio, beside = compared(pairs)
+        limit = NEWS_LIMIT if is_new else SILENT_LIMIT
         what = f"{name}, {'one message new' if is_new else 'nothing new'}"
         return Row(what, f"{ratio:.2f} x", beside, f"{limit} x", ratio <= limit)
 

@@ -27,6 +27,7 @@ REPOSITORY = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 WAKE_LIMIT, IDLE_LIMIT, THROUGHPUT_LIMIT = 30.0, 0.2, 0.5  # ms, percent of a core, part of a bare script's
 MESSAGES = 10  # in the small channel, after those that say what happened to its tasks and locks
 WORKERS, POSTS = 8, 25
+WAKES = 40  # any delay up to a poll's is as likely: the median of fewer says little
 TASKS = [
     ["task", "create", "c", "T-1", "--from", "alice", "--title", "t"],
     ["task", "create", "c", "T-2", "--from", "alice", "--title", "t"],
@@ -213,7 +214,7 @@ def check(command: str, root: str, done: Run) -> None:
 
 
 def startup(bench: Bench, rounds: int) -> list[Row]:
-    """Each command against bare Python, taken in turns, so that a busy machine slows both."""
+    """Each command against bare Python, taken in turns and compared pair by pair: the speed of a machine drifts."""
     measured = {**COMMANDS, **{command: words for command, (words, _, _) in OTHERS.items()}}
     times: dict[str, list[tuple[Run, Run]]] = {command: [] for command in measured}
     for turn in range(rounds + 1):
@@ -225,20 +226,20 @@ def startup(bench: Bench, rounds: int) -> list[Row]:
                 times[command].append((floor, done))
     rows = []
     for command, pairs in times.items():
-        base_cpu, cpu, base_wall, wall = (
-            1000 * statistics.median(values)
-            for values in (
-                [floor.cpu for floor, _ in pairs],
-                [done.cpu for _, done in pairs],
-                [floor.wall for floor, _ in pairs],
-                [done.wall for _, done in pairs],
-            )
-        )
-        ratio = cpu / base_cpu
-        beside = f"CPU {cpu:.1f} of {base_cpu:.1f} ms, wall {wall / base_wall:.2f} x ({wall:.1f} of {base_wall:.1f} ms)"
+        ratio, beside = compared(pairs)
         limit = OTHERS[command][2] if command in OTHERS else HOT_LIMIT
         rows.append(Row(f"start-up of {command}", f"{ratio:.2f} x", beside, f"{limit} x", ratio <= limit))
     return rows
+
+
+def compared(pairs: Sequence[tuple[Run, Run]]) -> tuple[float, str]:
+    """What the second of two runs takes of the first one's CPU time, the median of the pairs; and more of it."""
+    floors, found = zip(*pairs)
+    cpu, floor = (1000 * statistics.median(run.cpu for run in runs) for runs in (found, floors))
+    wall, floor_wall = (1000 * statistics.median(run.wall for run in runs) for runs in (found, floors))
+    walls = statistics.median(done.wall / floor.wall for floor, done in pairs)
+    beside = f"CPU {cpu:.1f} of {floor:.1f} ms, wall {walls:.2f} x ({wall:.1f} of {floor_wall:.1f} ms)"
+    return statistics.median(done.cpu / floor.cpu for floor, done in pairs), beside
 
 
 def fsync(bench: Bench, rounds: int) -> list[Row]:
@@ -272,9 +273,9 @@ def wake_times(bench: Bench, root: str, rounds: int) -> list[float]:
 
 
 def wake(bench: Bench, rounds: int) -> list[Row]:
-    found = wake_times(bench, bench.root(), 20)
+    found = wake_times(bench, bench.root(), WAKES)
     median = statistics.median(found)
-    beside = f"{min(found):.0f} to {max(found):.0f} ms in 20 rounds"
+    beside = f"{min(found):.0f} to {max(found):.0f} ms in {WAKES} rounds"
     is_kept = median <= WAKE_LIMIT
     return [Row("wake: post's exit to wait's", f"{median:.0f} ms", beside, f"{WAKE_LIMIT:.0f} ms", is_kept)]
 
