@@ -38,15 +38,11 @@ def _meeting(wanted: Sequence[Entry], space: Workspace) -> Wanted:
     return lambda owner, paths: any(space.meet(*one, entry) for one in paths for entry in wanted)
 
 
-def _texts(wanted: Sequence[Entry], space: Workspace) -> Sequence[str]:
-    """Texts of which the digest of a lock that can meet one of these entries holds one: it is a pattern, the whole
-    workspace, or its path begins with the same part.
-    """
-    firsts = {entry.normalized_path.partition("/")[0] for entry in wanted}
-    is_told = all(entry.kind != patterns.PATTERN for entry in wanted) and "".join(firsts).isascii()
-    if not is_told or patterns.TOP in firsts or space.fold(patterns.FILE, "A") != "A":
-        return ("",)
-    return [f"\t{patterns.PATTERN}\t", *("\t" + first for first in (patterns.TOP, *firsts))]
+def _words(wanted: Sequence[Entry], space: Workspace) -> set[str] | None:
+    """The words of locks that can meet one of these entries; None for all."""
+    found = {patterns.first_part(entry.kind, entry.normalized_path) for entry in wanted}
+    is_told = "" not in found and "".join(found).isascii() and space.fold(patterns.FILE, "A") == "A"
+    return found if is_told else None
 
 
 def check(channel: Channel, typed: Sequence[str], space: Workspace, actor: str = "") -> list[tuple[Lock, bool]]:
@@ -54,7 +50,7 @@ def check(channel: Channel, typed: Sequence[str], space: Workspace, actor: str =
     wanted = [space.entry(text) for text in typed]
 
     def found(view: View) -> list[tuple[Lock, bool]]:
-        listed = everything(view, actor, _meeting(wanted, space), _texts(wanted, space))
+        listed = everything(view, actor, _meeting(wanted, space), _words(wanted, space))
         return [(lock, lock.is_expired(view.now)) for lock in listed]
 
     return channel.look("path", found, must_lock=True)
@@ -68,7 +64,7 @@ def lock(channel: Channel, owner: str, typed: Sequence[str], length: int, space:
     names.agent(owner, "PATH_LOCK_INVALID_OWNER")
     wanted = entries(space, typed)
     with channel.change("path.locked", owner) as change:
-        met = everything(change, owner, _meeting(wanted, space), _texts(wanted, space))
+        met = everything(change, owner, _meeting(wanted, space), _words(wanted, space))
         if met:  # an active one first: recovering an expired one would not help
             raise _conflict(change, min(met, key=lambda held: held.is_expired(change.now)), typed)
         lock_id, stamp = os.urandom(16).hex(), clock.micro_stamp(change.now)
@@ -191,7 +187,7 @@ def _find(change: Change, target: str, space: Workspace) -> Lock:
     def is_of(owner: str, paths: Iterable[tuple[str, str]]) -> bool:
         return any(space.fold(*one) == wanted.normalized_path for one in paths)
 
-    for held in everything(change, change.actor, is_of, _texts([wanted], space)):
+    for held in everything(change, change.actor, is_of, _words([wanted], space)):
         return read(change, held.path, change.actor) or held  # as it lies there now, not as it was digested
     text = f"no lock has the id or exactly the path {target}"
     raise AgentChatError("PATH_LOCK_NOT_FOUND", text, ("locks", change.channel.name))

@@ -68,6 +68,11 @@ class Lock:
         texts = [getattr(self, key) or "" for key in FIELDS if key != "paths"]
         return texts + [one[key] for one in self.paths for key in PATH_FIELDS]
 
+    def word(self) -> str:
+        """The name that all its paths begin with; empty where there is none."""
+        firsts = {patterns.first_part(one["kind"], one["normalized_path"]) for one in self.paths}
+        return firsts.pop() if len(firsts) == 1 else ""
+
     def record(self) -> dict[str, Any]:
         return {key: getattr(self, key) for key in FIELDS}
 
@@ -103,24 +108,24 @@ def command(verb: str, channel: str, typed: Sequence[str], *options: str) -> tup
 
 
 def everything(
-    source: Source, actor: str = "", wanted: Wanted | None = None, having: Sequence[str] = ("",)
+    source: Source, actor: str = "", wanted: Wanted | None = None, words: Iterable[str] | None = None
 ) -> list[Lock]:
     """All locks by id, as `survey`. The code of the first damaged record, which closes the family."""
-    found, damaged = survey(source, actor, wanted, having)
+    found, damaged = survey(source, actor, wanted, words)
     if damaged:
         raise damaged[0]
     return found
 
 
 def survey(
-    source: Source, actor: str = "", wanted: Wanted | None = None, having: Sequence[str] = ("",)
+    source: Source, actor: str = "", wanted: Wanted | None = None, words: Iterable[str] | None = None
 ) -> tuple[list[Lock], list[AgentChatError]]:
     """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them.
 
     `wanted`: asked about an owner and the (kind, normalized path) of each path of a lock; the others are left out.
-    `having`: texts of which the digest of each wanted one holds one, so that `wanted` need not be asked about all.
+    `words`: each wanted one has one of these or none (`Lock.word`), so that `wanted` need not be asked about all.
     """
-    channel, digests = source.channel.name, Digests(source.channel.folder, "locks", having)
+    channel, digests = source.channel.name, Digests(source.channel.folder, "locks", words)
     try:
         listed = source.read_all("locks", digests)
     except AgentChatError as error:
@@ -130,18 +135,20 @@ def survey(
         try:
             if isinstance(data, str):
                 texts = data.split("\t")
-                if texts[0].lower() == channel.lower():
-                    if wanted is None or wanted(texts[4], zip(texts[10::3], texts[11::3])):
+                if texts[0].lower() == channel.lower() and len(texts) >= 12 and len(texts) % 3 == 0:
+                    if wanted is not None and not wanted(texts[4], zip(texts[10::3], texts[11::3])):
+                        continue
+                    if tasks.is_stamp(texts[1]) and tasks.is_stamp(texts[8]):
                         found.append(Lock.of_digest(path, texts))
-                    continue
-                data = source.read(path) or b""  # the channel's folder was renamed
+                        continue
+                data = source.read(path) or b""  # the channel's folder was renamed, or somebody wrote the index
             lock = decode(channel, path, data, actor)
         except AgentChatError as error:
             damaged.append(error)
             continue
         if wanted is None or wanted(lock.owner, ((one["kind"], one["normalized_path"]) for one in lock.paths)):
             found.append(lock)
-        digests.learn(path[6:], lock.digest())
+        digests.learn(path[6:], lock.digest(), lock.word())
     digests.save()
     return found, damaged
 

@@ -45,15 +45,38 @@ def overlaps(a: tuple[str, str], b: tuple[str, str]) -> bool:
         return _is_at_or_below(a[1], b[1]) or _is_at_or_below(b[1], a[1])
     if is_too_large(*a) or is_too_large(*b):
         return True  # from a record that `entry` did not make: what is not compared might meet
-    return _meet(_parts(*a), _parts(*b), _parts_meet)
+    one, two = _parts(*a), _parts(*b)
+    return _begin_alike(one, two) and _meet(one, two, _parts_meet)
+
+
+def _begin_alike(a: Sequence[Part | None], b: Sequence[Part | None]) -> bool:
+    """Whether the parts before the first `**` of either can be the same: thousands are told apart by one of these."""
+    for one, two in zip(a, b):
+        if one is None or two is None:
+            break
+        if not _parts_meet(one, two):
+            return False
+    return True
 
 
 def _is_at_or_below(path: str, top: str) -> bool:
     return top in (TOP, path) or path.startswith(top + "/")
 
 
+def first_part(kind: str, path: str) -> str:
+    """The name that every path in an entry begins with; empty where there is none. Two entries with others never meet.
+
+    Only where case is told apart: it is compared as it is.
+    """
+    first = path.partition("/")[0]
+    is_any = first == TOP or is_too_large(kind, path) or (kind == PATTERN and is_glob(first))
+    return "" if is_any else first
+
+
 def foldable(pattern: str) -> str:
     """`pattern` with `*` for each class that changing its letters would change: `[A-z]` is more than `[a-z]`."""
+    if "[" not in pattern:
+        return pattern
     kept = []
     for piece in _pieces(pattern):
         if len(piece) > 1:
@@ -160,7 +183,18 @@ def _parts_meet(a: Part, b: Part) -> bool:
         return a == b
     one = (tuple(a),) if isinstance(a, str) else a
     two = (tuple(b),) if isinstance(b, str) else b
-    return any(_meet(left, right, _chars_meet) for left in one for right in two)
+    for left in one:
+        for right in two:
+            if _lengths_meet(left, right) and _meet(left, right, _chars_meet):
+                return True
+    return False
+
+
+def _lengths_meet(a: Reading, b: Reading) -> bool:
+    """Whether a name can be as long as both: told at once, where to compare them is dear."""
+    a_runs, b_runs = a.count(None), b.count(None)
+    a_least, b_least = len(a) - a_runs, len(b) - b_runs
+    return (a_runs > 0 or a_least >= b_least) and (b_runs > 0 or b_least >= a_least)
 
 
 def _chars_meet(a: Char, b: Char) -> bool:

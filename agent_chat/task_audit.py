@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from agent_chat.change import Change
     from agent_chat.tasks import Source, Task
 
+_FOR_NOTHING = "-"  # no task's id
+
 
 def record(change: Change, event: str, before: Task | None, after: Task, extra: dict[str, object]) -> None:
     """Put the task into the change, with its audit message."""
@@ -56,11 +58,12 @@ def _is_free(task: Task, waits: bool) -> bool:
 def waiters(source: Source, task: Task) -> list[Task]:
     """The unfinished tasks that depend on this one. Damaged ones are passed over: they stop only what needs them.
 
-    The digest of a task is what it waits for, in lower case; of a finished one nothing.
+    The digest of a task is what it waits for, in lower case; of a finished one nothing. Its word is the only one of
+    these, if it is one.
     """
     found = []
     name, low = source.channel.name, task.id.lower()
-    digests = Digests(source.channel.folder, "tasks", having=[low])
+    digests = Digests(source.channel.folder, "tasks", words=[low])
     for path, data in tasks.read_all(source, digests):
         if isinstance(data, str) and low not in data.split("\t"):
             continue
@@ -69,7 +72,8 @@ def waiters(source: Source, task: Task) -> list[Task]:
         except AgentChatError:
             continue
         waits_for = [] if other.status in tasks.FINAL else [one.lower() for one in other.depends_on]
-        digests.learn(path.rpartition("/")[2], waits_for)
+        word = waits_for[0] if len(waits_for) == 1 else "" if waits_for else _FOR_NOTHING
+        digests.learn(path.rpartition("/")[2], waits_for, word)
         if low in waits_for and path != task.path:
             found.append(other)
     digests.save()

@@ -6,8 +6,11 @@ For: commands that must know something of every record in a folder. Calling sequ
 People edit records in place, so each is stamped by itself: name, size, time of its last change, inode. The time is
 ctime, which no tool can set back; on Windows, where that is the time of creation, mtime. What changed less than 2 s
 ago is not learned: within one tick of the file system's clock it could change again unseen.
-A digest is some printable texts. Derived: `.index/<where>` can be deleted at any time. It is replaced whole, so
-that no lock is needed for it; where it cannot be written everything is read anew.
+A digest is some printable texts. With it goes a word by which a caller can ask for a part of the digests; what has
+none is in every part. Derived: `.index/<where>` can be deleted at any time. It is replaced whole, so that no lock is
+needed for it; where it cannot be written everything is read anew.
+Format: a line with the version and a checksum; then, for all records in one order and with form feeds between, the
+lines of their stamps, of their words, of their digests. So of thousands that are not asked for only two are compared.
 """
 
 from __future__ import annotations
@@ -20,91 +23,111 @@ from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
 
 INDEX = ".index"
-_VERSION = "1"
+_VERSION = "2"
 _LIMIT = 64 * 1024 * 1024  # bytes
 _SETTLED = 2_000_000_000  # ns
-_SHARE = 8  # the file is written when more than this part of it is of records that are gone
+_GONE = 8  # the file is written when more than this part of it is of records that are gone
+_NEW = 250  # or when as much as this part was learned: to read that again costs a tenth of the writing
 
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
+
+    Lines = list[str]
 
 
 class Digests:
-    """The digests of one folder of records. `having`: only those are wanted that hold one of these texts.
+    """The digests of one folder of records. `words`: only those with one of these words or none are wanted.
 
     `version`: of what a digest says; what was kept by another one is not believed.
     """
 
-    __slots__ = ("_folder", "_having", "_known", "_learned", "_seen", "_unknown", "_version", "where")
+    __slots__ = (
+        *("_digests", "_folder", "_known", "_learned", "_seen"),
+        *("_unknown", "_version", "_wanted", "_words", "where"),
+    )
 
-    def __init__(self, folder: disk.Folder, where: str, having: Sequence[str] = ("",), version: str = "") -> None:
+    def __init__(self, folder: disk.Folder, where: str, words: Iterable[str] | None = None, version: str = "") -> None:
         self.where = where
         self._version = version
         self._folder = folder
-        self._having = having
-        self._known = self._read()
-        self._seen: list[str] = []  # keys of unchanged records
-        self._learned: dict[str, str] = {}
-        self._unknown: dict[str, str] = {}  # name -> key of what may be learned
+        self._wanted = None if words is None else {"", *words}
+        self._known, self._words, self._digests = self._read()  # of the same records, in the same order
+        self._seen: set[str] = set()  # stamps of unchanged records
+        self._learned: dict[str, tuple[str, str]] = {}  # by stamp: word, digest
+        self._unknown: dict[str, str] = {}  # name -> stamp of what may be learned
 
-    def _read(self) -> dict[str, str]:
+    def _read(self) -> tuple[Lines, Lines, str]:
+        """Stamps, words, and the digests in one text: it is long, and often none of them is wanted."""
         try:
             with self._folder.sub(INDEX) as index:
-                text = index.read(self.where, _LIMIT).decode("utf-8")
-        except (OSError, AgentChatError, UnicodeDecodeError):
-            return {}
-        head, _, lines = text.partition("\n")
-        if head != self._head(lines):
-            return {}  # another version, torn or damaged
-        return dict([line.split("\t", 1) for line in lines.split("\n")[:-1]])
+                head, _, data = index.read(self.where, _LIMIT).partition(b"\n")
+            if head == self._head(data):
+                stamps, words, digests = data.decode("utf-8").split("\f")
+                if stamps.count("\n") == words.count("\n") == digests.count("\n"):
+                    return stamps.split("\n"), words.split("\n"), digests
+        except (OSError, AgentChatError, ValueError):
+            pass
+        return [], [], ""  # none, or of another version, torn or damaged
 
     def names(self, folder: disk.Folder, is_record: Callable[[str], bool]) -> list[tuple[str, str | None]]:
         """The records in the opened folder by name, each with its digest; None for one that must be read."""
-        found: list[tuple[str, str | None]] = []
-        known, having, seen, settled = self._known, self._having, self._seen, time.time_ns() - _SETTLED
-        is_windows = disk.WINDOWS
-        with os.scandir(folder.path if folder.fd is None else folder.fd) as entries:
-            for entry in entries:  # thousands: two millionths of a second each
-                name = entry.name
-                try:
-                    stat = entry.stat(follow_symlinks=False)
-                except OSError:
-                    continue  # gone meanwhile
-                changed = stat.st_mtime_ns if is_windows else stat.st_ctime_ns
-                key = f"{stat.st_size} {changed} {stat.st_ino} {name}"
-                digest = known.get(key)
-                if digest is not None:
-                    seen.append(key)
-                    for text in having:
-                        if text in digest:
-                            found.append((name, digest))
-                            break
-                elif is_record(name):
-                    found.append((name, None))
-                    if changed < settled:
-                        self._unknown[name] = key
+        settled = time.time_ns() - _SETTLED  # by the time before the records are looked at
+        stamps = _stamps(folder)
+        seen = set(self._known).intersection(stamps)
+        self._seen |= seen
+        asked = self._wanted
+        wanted = [at for at, word in enumerate(self._words) if asked is None or word in asked]
+        digests = self._digests.split("\n") if wanted else []
+        known = [(self._known[at], digests[at]) for at in wanted]
+        found: list[tuple[str, str | None]] = [(_name(stamp), digest) for stamp, digest in known if stamp in seen]
+        for stamp in [stamp for stamp in stamps if stamp not in seen]:
+            name = _name(stamp)
+            if is_record(name):
+                found.append((name, None))
+                if int(stamp.split(" ", 2)[1]) < settled:
+                    self._unknown[name] = stamp
         return sorted(found)
 
-    def learn(self, name: str, digest: Sequence[str]) -> None:
-        """What was made of a record that `find` did not know; it comes back with tabs between."""
-        key = self._unknown.get(name)
-        if key and all(map(str.isprintable, (key, *digest))):
-            self._learned[key] = "\t".join(digest)
+    def learn(self, name: str, digest: Sequence[str], word: str = "") -> None:
+        """What was made of a record that `names` did not know; it comes back with tabs between."""
+        stamp = self._unknown.get(name)
+        if stamp and all(map(str.isprintable, (stamp, word, *digest))):
+            self._learned[stamp] = word, "\t".join(digest)
 
     def save(self, worth: int = 1) -> None:
         """Write what was learned, when it is of so many records, or when too many that are known are gone."""
-        gone = len(self._known) - len(self._seen)
-        if len(self._learned) < worth and gone <= len(self._known) // _SHARE:
-            return  # whereas one that must be read costs the import of json
-        kept = {key: self._known[key] for key in self._seen}
-        lines = "".join([f"{key}\t{digest}\n" for key, digest in {**kept, **self._learned}.items()])
+        known = len(self._known)
+        if len(self._learned) < max(worth, known // _NEW) and known - len(self._seen) <= known // _GONE:
+            return
+        kept = [each for each in zip(self._known, self._words, self._digests.split("\n")) if each[0] in self._seen]
+        kept += [(stamp, *texts) for stamp, texts in self._learned.items()]
+        data = "\f".join(map("\n".join, zip(*kept))).encode()
         try:
             with self._folder.sub(INDEX, create=True) as index:
-                index.replace(self.where, f"{self._head(lines)}\n{lines}".encode(), derived=True)
+                index.replace(self.where, self._head(data) + b"\n" + data, derived=True)
         except (OSError, AgentChatError):
             pass  # read-only media, or no index: everything is read anew next time
 
-    def _head(self, lines: str) -> str:
-        return " ".join(filter(None, [_VERSION, f"{binascii.crc32(lines.encode('utf-8')):08x}", self._version]))
+    def _head(self, data: bytes) -> bytes:
+        return " ".join(filter(None, [_VERSION, f"{binascii.crc32(data):08x}", self._version])).encode()
+
+
+def _stamps(folder: disk.Folder) -> Lines:
+    """`size time inode name` of everything in the opened folder."""
+    found = []
+    is_windows = disk.WINDOWS
+    with os.scandir(folder.path if folder.fd is None else folder.fd) as entries:
+        for entry in entries:  # thousands, so that each operation counts
+            try:
+                stat = entry.stat(follow_symlinks=False)
+            except OSError:
+                continue  # gone meanwhile
+            changed = stat.st_mtime_ns if is_windows else stat.st_ctime_ns
+            found.append(f"{stat.st_size} {changed} {stat.st_ino} {entry.name}")
+    return found
+
+
+def _name(stamp: str) -> str:
+    return stamp.split(" ", 3)[3]

@@ -139,6 +139,53 @@ def test_a_damaged_index_is_no_index(root: Root, seed: int) -> None:
     do(root, "claim", "T-1", "bob")
 
 
+A_LOCK = "src/a\tfile\tsrc/a"
+FORGED = ["", "c", f"c\t{A_LOCK}", "c" + "\tx" * 8 + f"\t{A_LOCK}", "c" + "\tx" * 9 + f"\t{A_LOCK}", "d" + "\tx" * 11]
+
+
+@pytest.mark.parametrize("forged", FORGED)
+def test_a_digest_that_is_none_is_not_believed(root: Root, forged: str) -> None:
+    """With the right checksum: what nobody but this user on this machine could write."""
+    lock(root, "src/a")
+    warm(root)
+    index = root.folder() / ".index/locks"
+    stamp = index.read_text("utf-8").split("\n")[1].partition("\f")[0]
+    data = f"{stamp}\f\f{forged}".encode()
+    with disk.Folder.open(str(root.folder())) as folder:
+        index.write_bytes(digests.Digests(folder, "locks")._head(data) + b"\n" + data)
+    assert "owner=alice" in root.run("check", "c", "src/a", "--as", "bob").out
+    assert root.ok("locks", "c").out.count("owner=alice") == 1
+
+
+def test_a_few_changes_among_many_records_are_read_again_and_not_written(root: Root) -> None:
+    with disk.Folder.open(str(root.folder())) as folder:
+        records = folder.sub("tasks", create=True)
+        for number in range(1000):
+            records.replace(f"{number}.json", b"{}", sync=False)
+
+        def look() -> int:
+            """How many are unknown."""
+            known = digests.Digests(folder, "tasks")
+            unknown = [name for name, digest in known.names(records, lambda name: True) if digest is None]
+            for name in unknown:
+                known.learn(name, ["x"])
+            known.save()
+            return len(unknown)
+
+        time.sleep(TICK)
+        assert [look(), look()] == [1000, 0]
+        for few in (1, 3, 4):
+            for number in range(few):
+                records.replace(f"{number}.json", b"{} ", sync=False)
+            time.sleep(TICK)
+            assert [look(), look()] == [few, 0 if few == 4 else few]
+        for number in range(130):
+            records.remove(f"{number}.json")
+        size = os.path.getsize(root.folder() / ".index/tasks")
+        assert look() == 0 and os.path.getsize(root.folder() / ".index/tasks") < size
+        records.close()
+
+
 # ---- against commands without an index -----------------------------------------------------------------
 
 
