@@ -210,16 +210,16 @@ def find(root: str, name: str, invalid: str = "CHANNEL_INVALID_NAME", missing: s
 
 
 def _spelling(root: str, name: str) -> str:
-    """The folder of `root` that is `name`, without regard to case; empty for none."""
+    """The entry of `root` that is `name`, without regard to case, best a channel; empty for none."""
+    if _is_channel(os.path.join(root, name)):
+        return name
     try:
-        os.lstat(os.path.join(root, name))
-    except OSError:
-        try:
-            entries = os.listdir(root)
-        except (FileNotFoundError, NotADirectoryError):
-            return ""
-        return next((entry for entry in sorted(entries) if entry.lower() == name.lower()), "")
-    return name
+        entries = os.listdir(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    alike = [entry for entry in sorted(entries) if entry.lower() == name.lower()]
+    alike.sort(key=lambda entry: (not _is_channel(os.path.join(root, entry)), entry != name))
+    return alike[0] if alike else ""
 
 
 def list_names(root: str) -> list[str]:
@@ -232,9 +232,11 @@ def list_names(root: str) -> list[str]:
 
 
 def _is_channel(path: str) -> bool:
-    """Whether it has a `_meta.json`, be it damaged; a link counts, to be refused by name when it is opened."""
+    """Whether it has a `_meta.json`, be it damaged; what cannot be opened counts, to be refused by name then."""
     try:
         os.lstat(os.path.join(path, META))
+        return True
+    except PermissionError:
         return True
     except OSError:
         return os.path.islink(path)

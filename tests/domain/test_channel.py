@@ -138,6 +138,37 @@ def test_of_several_that_make_one_channel_exactly_one_wins(root: Root) -> None:
 # ---- finding and listing -------------------------------------------------------------------------
 
 
+def test_a_folder_that_is_no_channel_hides_none_of_another_case(root: Root) -> None:
+    root.ok("init", "Foo")
+    try:
+        (root.path / "foo").mkdir()
+    except FileExistsError:
+        pytest.skip("the file system knows no case")
+    for name in ("foo", "FOO", "Foo"):
+        assert json.loads(root.ok("roster", name, "--json").out)["channel"] == "Foo"
+    assert root.run("init", "foo").code == "CHANNEL_EXISTS"
+
+
+def test_a_folder_that_may_not_be_looked_into_is_named_by_channels(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.ok("init", "shut")
+    real_lstat, real_open = os.lstat, os.open
+
+    def refusing(real: object) -> object:
+        def call(path: object, *rest: object, **more: object) -> object:
+            if "shut" in str(path):
+                raise PermissionError(13, "Permission denied", str(path))
+            return real(path, *rest, **more)  # type: ignore[operator]
+
+        return call
+
+    monkeypatch.setattr(os, "lstat", refusing(real_lstat))
+    monkeypatch.setattr(os, "open", refusing(real_open))
+    done = root.run("channels")
+    assert done.status == 0 and "c " in done.out and "shut" in done.err and "Permission denied" in done.err
+
+
 def test_names_are_found_without_case(root: Root) -> None:
     root.ok("init", "Review")
     for name in ("Review", "review", "REVIEW"):
