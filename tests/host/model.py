@@ -169,7 +169,10 @@ def _handler(model: Model) -> type[http.server.BaseHTTPRequestHandler]:
             at, step = 0, "a title"
             if body.get("tools"):  # else an interactive session wants a title
                 at, step = model.step(name, _new(items, is_models))
-            if isinstance(step, Call):
+            if isinstance(step, Call) and step.tool == "apply_patch":
+                item = {"type": "custom_tool_call", "id": f"c{at}", "call_id": f"call{at}", "name": step.tool}
+                item["input"] = step.given["input"]
+            elif isinstance(step, Call):
                 item = {"type": "function_call", "id": f"f{at}", "call_id": f"call{at}", "name": step.tool}
                 item["arguments"] = json.dumps(step.given)
             else:

@@ -81,6 +81,21 @@ def test_a_session_hears_of_mail_reads_it_answers_and_respects_a_lock(codex: Cod
     assert session.harness == "codex" and not session.is_here(), "its end was said"
 
 
+def test_a_locked_file_is_not_patched_by_the_tool_of_its_own(codex: Codex, model: Model) -> None:
+    """Models that Codex knows have apply_patch as a tool, and not in the shell."""
+    root = Root(codex.root)
+    root.ok("init", "c", "--members", "alice,bob")
+    root.ok("lock", "c", "a.py", "--as", "alice", "--workspace", str(codex.project), **QUICK)
+
+    def patch(name: str) -> Call:
+        return Call("apply_patch", input=f"*** Begin Patch\n*** Add File: {name}\n+x\n*** End Patch")
+
+    model.script("bob", patch("a.py"), patch("b.py"), "patched")
+    assert codex.session("-m", "gpt-5.5", "write", AGENT_CHAT_NAME="bob") == "patched"
+    assert "a.py is locked by alice until 20" in model.heard("bob")[1]
+    assert not (codex.project / "a.py").exists() and (codex.project / "b.py").exists()
+
+
 def test_two_sessions_at_terminals_talk_and_a_clear_and_a_resume_keep_the_name(
     codex: Codex, model: Model, open_terminal: Callable[..., Terminal]
 ) -> None:
