@@ -342,6 +342,7 @@ def _texts(inbox: _Inbox) -> str:
 def _stop(event: Event) -> None:
     inbox = _Inbox(event)
     if inbox.agent:
+        inbox.session = inbox.session or hosts.field(inbox.event(), "session_id")  # Codex has it nowhere else
         _register_late(inbox)
     notice = inbox.notice()
     if notice:
