@@ -1,4 +1,4 @@
-"""A model that follows a script, on the loopback: the Messages API of Claude Code and the Responses API of Codex.
+"""A model that follows a script, on the loopback: the APIs that Claude Code, Codex and Gemini CLI speak.
 
 Each session talks to a path of its own, `http://127.0.0.1:PORT/NAME`, and gets the steps of the script NAME one by
 one, the last one again and again. A step is a text, which ends the turn, or a Call of a tool. What the host sent is
@@ -81,6 +81,12 @@ def _text(content: Any) -> str:
     )
 
 
+def _result(part: dict[str, Any]) -> dict[str, Any]:
+    """What a tool of Gemini CLI answered, as a text."""
+    answered = part.get("functionResponse")
+    return {"text": str(answered["response"].get("output"))} if answered else {}
+
+
 def _new(items: list[dict[str, Any]], is_models: Any) -> str:
     """What came after the model's own last word."""
     own = [at for at, item in enumerate(items) if is_models(item)]
@@ -111,6 +117,8 @@ def _handler(model: Model) -> type[http.server.BaseHTTPRequestHandler]:
                 self.answer_codex(name, body)
             elif name in model.scripts and rest[-1:] == ["messages"]:
                 self.answer_claude(name, body)
+            elif name in model.scripts and rest[-1:] and rest[-1].endswith(":streamGenerateContent"):
+                self.answer_gemini(name, body)
             else:
                 self.answer({"input_tokens": len(data) // 4} if "count_tokens" in rest else {})
 
@@ -130,7 +138,8 @@ def _handler(model: Model) -> type[http.server.BaseHTTPRequestHandler]:
             self.close_connection = True
             try:
                 for event in events:
-                    self.wfile.write(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n".encode())
+                    named = f"event: {event['type']}\n" if "type" in event else ""
+                    self.wfile.write(f"{named}data: {json.dumps(event)}\n\n".encode())
             except OSError:
                 pass  # the session ended meanwhile
 
@@ -185,5 +194,16 @@ def _handler(model: Model) -> type[http.server.BaseHTTPRequestHandler]:
                 {"type": "response.output_item.done", "output_index": 0, "item": item},
                 {"type": "response.completed", "response": {"id": f"r{at}", "output": [item], "usage": usage}},
             )
+
+        def answer_gemini(self, name: str, body: dict[str, Any]) -> None:
+            contents = [
+                {"role": one.get("role"), "content": [{**part, **_result(part)} for part in one.get("parts") or []]}
+                for one in body.get("contents") or []
+            ]
+            _, step = model.step(name, _new(contents, lambda one: one.get("role") == "model"))
+            call = isinstance(step, Call) and {"functionCall": {"name": step.tool, "args": step.given}}
+            said = {"content": {"role": "model", "parts": [call or {"text": step}]}, "finishReason": "STOP", "index": 0}
+            usage = {"promptTokenCount": 1, "candidatesTokenCount": 1, "totalTokenCount": 2}
+            self.stream({"candidates": [said], "usageMetadata": usage})
 
     return Handler
