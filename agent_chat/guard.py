@@ -209,18 +209,19 @@ def _judge(
     cwd: str,
     deadline: float,
 ) -> None:
-    now, locks, damaged = changes.look(
-        channel, recovery.PATH, lambda view: _others(view, verdict.agent), patience=0
-    )
-    if not locks and not damaged:
+    if not channel.folder.exists("locks"):
         return
     space = workspace.find(None, env_workspace, cwd, channel.folder.path)
-    placed = [entry for entry in map(space.place, paths) if entry]  # what lies outside concerns nobody
-    if placed:
-        verdict.doubts += damaged
+    placed = [entry for entry in map(space.place, paths) if entry]
+    if not placed:
+        return  # what lies outside concerns nobody
+    having = path_locks.words(placed, space)
+    now, locks, damaged = changes.look(
+        channel, recovery.PATH, lambda view: _others(view, verdict.agent, having), patience=0
+    )
+    verdict.doubts += damaged
     held = [
-        (lock, [(one["kind"], space.fold(one["kind"], one["normalized_path"])) for one in lock.paths])
-        for lock in locks
+        (lock, [(one["kind"], space.fold(one["kind"], one["normalized_path"])) for one in lock.paths]) for lock in locks
     ]
     for at, entry in enumerate(placed):
         if time.monotonic() > deadline:
@@ -234,11 +235,11 @@ def _judge(
             verdict.held.setdefault(entry.display_path, Held(entry.display_path, channel.name, covering[0]))
 
 
-def _others(view: View, agent: str) -> tuple[int, list[Lock], list[AgentChatError]]:
-    """Now, the locks of others, and what is wrong with the records."""
+def _others(view: View, agent: str, having: set[str] | None) -> tuple[int, list[Lock], list[AgentChatError]]:
+    """Now, the locks of others that have one of these words or none, and what is wrong with the records."""
     if view.pending:
         return view.now, [], [view.pending.refusal(view.channel.name, agent)]
-    found, damaged = path_locks.survey(view, agent, lambda owner, paths: owner.lower() != agent.lower())
+    found, damaged = path_locks.survey(view, agent, lambda owner, paths: owner.lower() != agent.lower(), having)
     return view.now, found, damaged
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from agent_chat.tasks import Source
+    from agent_chat.workspace import Entry, Workspace
 
     Wanted = Callable[[str, Iterable[tuple[str, str]]], bool]
 
@@ -104,28 +105,35 @@ def command(verb: str, channel: str, typed: Sequence[str], *options: str) -> tup
     return (verb, channel, *typed, *options)
 
 
+def words(wanted: Sequence[Entry], space: Workspace) -> set[str] | None:
+    """The words of locks (`Lock.word`) that can meet one of these entries; None for all."""
+    found = {patterns.first_part(entry.kind, entry.normalized_path) for entry in wanted}
+    is_told = "" not in found and "".join(found).isascii() and space.fold(patterns.FILE, "A") == "A"
+    return found if is_told else None
+
+
 # ---- reading ------------------------------------------------------------------------------------------
 
 
 def everything(
-    source: Source, actor: str = "", wanted: Wanted | None = None, words: Iterable[str] | None = None
+    source: Source, actor: str = "", wanted: Wanted | None = None, having: Iterable[str] | None = None
 ) -> list[Lock]:
     """All locks by id, as `survey`. The code of the first damaged record, which closes the family."""
-    found, damaged = survey(source, actor, wanted, words)
+    found, damaged = survey(source, actor, wanted, having)
     if damaged:
         raise damaged[0]
     return found
 
 
 def survey(
-    source: Source, actor: str = "", wanted: Wanted | None = None, words: Iterable[str] | None = None
+    source: Source, actor: str = "", wanted: Wanted | None = None, having: Iterable[str] | None = None
 ) -> tuple[list[Lock], list[AgentChatError]]:
     """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them.
 
     `wanted`: asked about an owner and the (kind, normalized path) of each path of a lock; the others are left out.
-    `words`: each wanted one has one of these or none (`Lock.word`), so that `wanted` need not be asked about all.
+    `having`: each wanted one has one of these words or none, so that `wanted` need not be asked about all.
     """
-    channel, digests = source.channel.name, Digests(source.channel.folder, "locks", words)
+    channel, digests = source.channel.name, Digests(source.channel.folder, "locks", having)
     try:
         listed = source.read_all("locks", digests)
     except AgentChatError as error:

@@ -181,18 +181,17 @@ def _without_doubles(tokens: Iterable[Any]) -> list[Any]:
 def _parts_meet(a: Part, b: Part) -> bool:
     if isinstance(a, str) and isinstance(b, str):
         return a == b
-    one = (tuple(a),) if isinstance(a, str) else a
-    two = (tuple(b),) if isinstance(b, str) else b
-    for left in one:
-        for right in two:
+    for left in (a,) if isinstance(a, str) else a:
+        for right in (b,) if isinstance(b, str) else b:
             if _lengths_meet(left, right) and _meet(left, right, _chars_meet):
                 return True
     return False
 
 
-def _lengths_meet(a: Reading, b: Reading) -> bool:
+def _lengths_meet(a: str | Reading, b: str | Reading) -> bool:
     """Whether a name can be as long as both: told at once, where to compare them is dear."""
-    a_runs, b_runs = a.count(None), b.count(None)
+    a_runs = 0 if isinstance(a, str) else a.count(None)
+    b_runs = 0 if isinstance(b, str) else b.count(None)
     a_least, b_least = len(a) - a_runs, len(b) - b_runs
     return (a_runs > 0 or a_least >= b_least) and (b_runs > 0 or b_least >= a_least)
 

@@ -148,6 +148,8 @@ class Workspace:
 
     def fold(self, kind: str, path: str) -> str:
         """`path`, of an entry or of a record made on another system, in the case of this workspace."""
+        if self._folds_case is False:
+            return path
         # APFS and ext4 take `ß` for `ss`, NTFS does not: there two names may seem one.
         folded = _composed((foldable(path) if kind == PATTERN else path).casefold())
         return folded if folded != path and self.folds_case else path
