@@ -24,7 +24,7 @@ from agent_chat.errors import AgentChatError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
     from typing import Any
 
     from agent_chat.change import View
@@ -235,7 +235,7 @@ def _judge(
             verdict.held.setdefault(entry.display_path, Held(entry.display_path, channel.name, covering[0]))
 
 
-def _others(view: View, agent: str, having: set[str] | None) -> tuple[int, list[Lock], list[AgentChatError]]:
+def _others(view: View, agent: str, having: Container[str] | None) -> tuple[int, list[Lock], list[AgentChatError]]:
     """Now, the locks of others that have one of these words or none, and what is wrong with the records."""
     if view.pending:
         return view.now, [], [view.pending.refusal(view.channel.name, agent)]

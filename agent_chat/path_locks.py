@@ -13,7 +13,7 @@ from agent_chat.storage.digests import Digests
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
     from typing import Any
 
     from agent_chat.tasks import Source
@@ -105,18 +105,18 @@ def command(verb: str, channel: str, typed: Sequence[str], *options: str) -> tup
     return (verb, channel, *typed, *options)
 
 
-def words(wanted: Sequence[Entry], space: Workspace) -> set[str] | None:
+def words(wanted: Sequence[Entry], space: Workspace) -> Container[str] | None:
     """The words of locks (`Lock.word`) that can meet one of these entries; None for all."""
-    found = {patterns.first_part(entry.kind, entry.normalized_path) for entry in wanted}
-    is_told = "" not in found and "".join(found).isascii() and space.fold(patterns.FILE, "A") == "A"
-    return found if is_told else None
+    if space.folds_case or not all(entry.normalized_path.isascii() for entry in wanted):
+        return None  # a record of another system may have another spelling
+    return patterns.meeting_first_parts((entry.kind, entry.normalized_path) for entry in wanted)
 
 
 # ---- reading ------------------------------------------------------------------------------------------
 
 
 def everything(
-    source: Source, actor: str = "", wanted: Wanted | None = None, having: Iterable[str] | None = None
+    source: Source, actor: str = "", wanted: Wanted | None = None, having: Container[str] | None = None
 ) -> list[Lock]:
     """All locks by id, as `survey`. The code of the first damaged record, which closes the family."""
     found, damaged = survey(source, actor, wanted, having)
@@ -126,7 +126,7 @@ def everything(
 
 
 def survey(
-    source: Source, actor: str = "", wanted: Wanted | None = None, having: Iterable[str] | None = None
+    source: Source, actor: str = "", wanted: Wanted | None = None, having: Container[str] | None = None
 ) -> tuple[list[Lock], list[AgentChatError]]:
     """All sound locks by id, and what is wrong with the other records. `actor`: for the command that clears them.
 

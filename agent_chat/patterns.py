@@ -18,7 +18,7 @@ from __future__ import annotations
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
     from typing import Any, Optional, Union
 
     Ranges = tuple[tuple[int, int], ...]  # inclusive, of code points
@@ -64,13 +64,34 @@ def _is_at_or_below(path: str, top: str) -> bool:
 
 
 def first_part(kind: str, path: str) -> str:
-    """The name that every path in an entry begins with; empty where there is none. Two entries with others never meet.
-
-    Only where case is told apart: it is compared as it is.
-    """
+    """The name that every path in an entry begins with; empty where there is none."""
     first = path.partition("/")[0]
     is_any = first == TOP or is_too_large(kind, path) or (kind == PATTERN and is_glob(first))
     return "" if is_any else first
+
+
+class FirstParts:
+    """The first parts that meet one of these."""
+
+    __slots__ = ("_parts",)
+
+    def __init__(self, parts: Sequence[Part]) -> None:
+        self._parts = parts
+
+    def __contains__(self, name: object) -> bool:
+        return any(_parts_meet(str(name), part) for part in self._parts)
+
+
+def meeting_first_parts(entries: Iterable[tuple[str, str]]) -> Container[str] | None:
+    """In which the first part of an entry must be, if it has one, to meet one of these; None where any will do."""
+    parts: list[Part] = []
+    for kind, path in entries:
+        first = None if is_too_large(kind, path) else next(iter(_parts(kind, path)), None)
+        if first is None:
+            return None
+        parts.append(first)
+    plain = {part for part in parts if isinstance(part, str)}
+    return plain if len(plain) == len(parts) else FirstParts(parts)
 
 
 def foldable(pattern: str) -> str:

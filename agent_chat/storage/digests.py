@@ -32,7 +32,7 @@ _NEW = 250  # or when as much as this part was learned: to read that again costs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Container, Sequence
 
     Lines = list[str]
 
@@ -44,15 +44,15 @@ class Digests:
     """
 
     __slots__ = (
-        *("_digests", "_folder", "_known", "_learned", "_seen"),
-        *("_unknown", "_version", "_wanted", "_words", "where"),
+        *("_asked", "_digests", "_folder", "_known", "_learned"),
+        *("_seen", "_unknown", "_version", "_words", "where"),
     )
 
-    def __init__(self, folder: disk.Folder, where: str, words: Iterable[str] | None = None, version: str = "") -> None:
+    def __init__(self, folder: disk.Folder, where: str, words: Container[str] | None = None, version: str = "") -> None:
         self.where = where
         self._version = version
         self._folder = folder
-        self._wanted = None if words is None else {"", *words}
+        self._asked = words
         self._known, self._words, self._digests = self._read()  # of the same records, in the same order
         self._seen: set[str] = set()  # stamps of unchanged records
         self._learned: dict[str, tuple[str, str]] = {}  # by stamp: word, digest
@@ -77,8 +77,8 @@ class Digests:
         stamps = _stamps(folder)
         seen = set(self._known).intersection(stamps)
         self._seen |= seen
-        asked = self._wanted
-        wanted = [at for at, word in enumerate(self._words) if asked is None or word in asked]
+        asked = self._asked
+        wanted = [at for at, word in enumerate(self._words) if asked is None or not word or word in asked]
         digests = self._digests.split("\n") if wanted else []
         known = [(self._known[at], digests[at]) for at in wanted]
         found: list[tuple[str, str | None]] = [(_name(stamp), digest) for stamp, digest in known if stamp in seen]
