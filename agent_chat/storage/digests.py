@@ -58,18 +58,28 @@ class Digests:
         self._learned: dict[str, tuple[str, str]] = {}  # by stamp: word, digest
         self._unknown: dict[str, str] = {}  # name -> stamp of what may be learned
 
-    def _read(self) -> tuple[Lines, Lines, str]:
-        """Stamps, words, and the digests in one text: it is long, and often none of them is wanted."""
+    def _read(self) -> tuple[Lines, Lines, memoryview]:
+        """Stamps, words, and all digests as they lie there: these are megabytes, and often none of them is wanted.
+
+        Of so many bytes each copy costs as much as all that is done with the stamps.
+        """
         try:
             with self._folder.sub(INDEX) as index:
-                head, _, data = index.read(self.where, _LIMIT).partition(b"\n")
-            if head == self._head(data):
-                stamps, words, digests = data.decode("utf-8").split("\f")
-                if stamps.count("\n") == words.count("\n") == digests.count("\n"):
-                    return stamps.split("\n"), words.split("\n"), digests
+                data = index.read(self.where, _LIMIT)
+            view, stamps_at = memoryview(data), data.index(b"\n") + 1
+            words_at = data.index(b"\f", stamps_at) + 1
+            digests_at = data.index(b"\f", words_at) + 1
+            if data[: stamps_at - 1] == self._head(view[stamps_at:]):
+                stamps = str(view[stamps_at : words_at - 1], "utf-8").split("\n")
+                words = str(view[words_at : digests_at - 1], "utf-8").split("\n")
+                if len(stamps) == len(words) == data.count(b"\n", digests_at) + 1:
+                    return stamps, words, view[digests_at:]
         except (OSError, AgentChatError, ValueError):
             pass
-        return [], [], ""  # none, or of another version, torn or damaged
+        return [], [], memoryview(b"")  # none, or of another version, torn or damaged
+
+    def _lines(self) -> Lines:
+        return str(self._digests, "utf-8", "replace").split("\n")
 
     def names(self, folder: disk.Folder, is_record: Callable[[str], bool]) -> list[tuple[str, str | None]]:
         """The records in the opened folder by name, each with its digest; None for one that must be read."""
@@ -79,7 +89,7 @@ class Digests:
         self._seen |= seen
         asked = self._asked
         wanted = [at for at, word in enumerate(self._words) if asked is None or not word or word in asked]
-        digests = self._digests.split("\n") if wanted else []
+        digests = self._lines() if wanted else []
         known = [(self._known[at], digests[at]) for at in wanted]
         found: list[tuple[str, str | None]] = [(_name(stamp), digest) for stamp, digest in known if stamp in seen]
         for stamp in [stamp for stamp in stamps if stamp not in seen]:
@@ -101,7 +111,7 @@ class Digests:
         known = len(self._known)
         if len(self._learned) < max(worth, known // _NEW) and known - len(self._seen) <= known // _GONE:
             return
-        kept = [each for each in zip(self._known, self._words, self._digests.split("\n")) if each[0] in self._seen]
+        kept = [each for each in zip(self._known, self._words, self._lines()) if each[0] in self._seen]
         kept += [(stamp, *texts) for stamp, texts in self._learned.items()]
         data = "\f".join(map("\n".join, zip(*kept))).encode()
         try:
@@ -110,7 +120,7 @@ class Digests:
         except (OSError, AgentChatError):
             pass  # read-only media, or no index: everything is read anew next time
 
-    def _head(self, data: bytes) -> bytes:
+    def _head(self, data: bytes | memoryview) -> bytes:
         return " ".join(filter(None, [_VERSION, f"{binascii.crc32(data):08x}", self._version])).encode()
 
 
