@@ -44,17 +44,18 @@ class Digests:
     """
 
     __slots__ = (
-        *("_asked", "_digests", "_folder", "_known", "_learned"),
-        *("_seen", "_unknown", "_version", "_words", "where"),
+        *("_digests", "_folder", "_kept", "_known", "_learned", "_listed"),
+        *("_unknown", "_version", "_wanted", "_words", "where"),
     )
 
     def __init__(self, folder: disk.Folder, where: str, words: Container[str] | None = None, version: str = "") -> None:
         self.where = where
         self._version = version
         self._folder = folder
-        self._asked = words
         self._known, self._words, self._digests = self._read()  # of the same records, in the same order
-        self._seen: set[str] = set()  # stamps of unchanged records
+        self._wanted = self._asked_for(words)
+        self._listed: Lines = []  # the stamps of what is there
+        self._kept = 0  # how many of them are known
         self._learned: dict[str, tuple[str, str]] = {}  # by stamp: word, digest
         self._unknown: dict[str, str] = {}  # name -> stamp of what may be learned
 
@@ -78,6 +79,12 @@ class Digests:
             pass
         return [], [], memoryview(b"")  # none, or of another version, torn or damaged
 
+    def _asked_for(self, words: Container[str] | None) -> dict[str, str]:
+        """The digests that are wanted, by stamp."""
+        wanted = [at for at, word in enumerate(self._words) if words is None or not word or word in words]
+        digests = self._lines() if wanted else []
+        return {self._known[at]: digests[at] for at in wanted}
+
     def _lines(self) -> Lines:
         return str(self._digests, "utf-8", "replace").split("\n")
 
@@ -85,14 +92,17 @@ class Digests:
         """The records in the opened folder by name, each with its digest; None for one that must be read."""
         settled = time.time_ns() - _SETTLED  # by the time before the records are looked at
         stamps = _stamps(folder)
-        seen = set(self._known).intersection(stamps)
-        self._seen |= seen
-        asked = self._asked
-        wanted = [at for at, word in enumerate(self._words) if asked is None or not word or word in asked]
-        digests = self._lines() if wanted else []
-        known = [(self._known[at], digests[at]) for at in wanted]
-        found: list[tuple[str, str | None]] = [(_name(stamp), digest) for stamp, digest in known if stamp in seen]
-        for stamp in [stamp for stamp in stamps if stamp not in seen]:
+        unknown: Lines = []
+        gone: set[str] = set()
+        if stamps != self._known:  # or else nothing changed, not even their order
+            known = set(self._known)
+            unknown = [stamp for stamp in stamps if stamp not in known]
+            gone = known.difference(stamps)
+        self._listed += stamps
+        self._kept += len(self._known) - len(gone)
+        here = self._wanted.keys() - gone
+        found: list[tuple[str, str | None]] = [(_name(stamp), self._wanted[stamp]) for stamp in here]
+        for stamp in unknown:
             name = _name(stamp)
             if is_record(name):
                 found.append((name, None))
@@ -109,11 +119,11 @@ class Digests:
     def save(self, worth: int = 1) -> None:
         """Write what was learned, when it is of so many records, or when too many that are known are gone."""
         known = len(self._known)
-        if len(self._learned) < max(worth, known // _NEW) and known - len(self._seen) <= known // _GONE:
+        if len(self._learned) < max(worth, known // _NEW) and known - self._kept <= known // _GONE:
             return
-        kept = [each for each in zip(self._known, self._words, self._lines()) if each[0] in self._seen]
-        kept += [(stamp, *texts) for stamp, texts in self._learned.items()]
-        data = "\f".join(map("\n".join, zip(*kept))).encode()
+        texts = {**dict(zip(self._known, zip(self._words, self._lines()))), **self._learned}
+        kept = {stamp: (stamp, *texts[stamp]) for stamp in self._listed if stamp in texts}
+        data = "\f".join(map("\n".join, zip(*kept.values()))).encode()
         try:
             with self._folder.sub(INDEX, create=True) as index:
                 index.replace(self.where, self._head(data) + b"\n" + data, derived=True)
