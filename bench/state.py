@@ -65,7 +65,7 @@ def state(bench: Bench, rounds: int) -> list[Row]:
     for turn in range(rounds + 1):
         forget(full)
         for what, root, count in (("empty", empty, 0), ("cold", full, MANY), ("warm", full, MANY)):
-            took = measure(bench, root, ["state", "c"], shows(count))
+            took = measure([bench.chat, "--root", root, "state", "c"], shows(count))
             found[what] += [took] if turn else []  # the first round warms the machine
     middle = {what: [statistics.median(one[kind] for one in found[what]) for kind in (0, 1)] for what in found}
     (base, base_cpu), (cold, cold_cpu), (warm, warm_cpu) = (middle[what] for what in ("empty", "cold", "warm"))
