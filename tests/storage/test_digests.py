@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 from board import QUICK, do, make
 from locked import lock, make_workspace
-from support import Result, Root, make_root
+from support import Result, Root, make_root, open_channel
 
+from agent_chat import task_audit, tasks
+from agent_chat.change import View
 from agent_chat.storage import digests, disk
 
 TICK = 0.01  # seconds, longer than one of the file system's clock
@@ -230,3 +232,40 @@ def test_every_answer_is_that_of_a_reading_without_an_index(tmp_path: Path, root
         assert answers(root) == found
         index.unlink(missing_ok=True)
         (tmp_path / "kept").rename(index) if (tmp_path / "kept").exists() else None
+
+
+def change_a_task(path: Path, record: dict[str, object], ids: list[str], chance: random.Random) -> None:
+    record["depends_on"] = chance.sample([name for name in ids if name != path.stem], chance.randrange(4))
+    record["status"] = chance.choice(["open", "in_progress", "done", "cancelled"])
+    data = json.dumps(record).encode() if chance.randrange(8) else b"no JSON"
+    if chance.randrange(2):
+        path.write_bytes(data)
+    else:
+        path.with_name("other").write_bytes(data)
+        path.with_name("other").replace(path)
+    time.sleep(0.005)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_who_waits_for_a_task_is_told_as_without_an_index(root: Root, whole: bool, seed: int) -> None:
+    chance = random.Random(seed)
+    ids = [f"T-{number}" for number in range(1, 8)]
+    for name in ids:
+        make(root, name)
+
+    def wait_for(view: View) -> None:
+        for task in tasks.everything(view)[0]:
+            low = task.id.lower()
+            expected = {
+                other.id
+                for other in tasks.everything(view)[0]
+                if other.status not in tasks.FINAL and low in [one.lower() for one in other.depends_on]
+            }
+            assert {other.id for other in task_audit.waiters(view, task)} == expected
+
+    paths = [root.folder() / f"tasks/{name}.json" for name in ids]
+    recorded = [(path, json.loads(path.read_bytes())) for path in paths]
+    with open_channel(root) as channel:
+        for _ in range(300 if whole else 30):
+            change_a_task(*chance.choice(recorded), ids, chance)
+            channel.look("task", wait_for)
