@@ -224,7 +224,7 @@ def _names(text: str, word: str) -> bool:
 def _readers(channel: Channel) -> Iterator[tuple[str, int, frozenset[str]]]:
     for agent in messages.readers(channel):
         try:
-            yield agent, cursors.stored(channel, agent), cursors.late_names(channel, agent)
+            yield agent, channel.cursor_of(agent), cursors.late_names(channel, agent)
         except AgentChatError:
             yield agent, 0, frozenset()  # a damaged cursor has passed nothing
 

@@ -21,7 +21,9 @@ from agent_chat.storage import disk
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Sequence
+    from collections.abc import Callable, Container, Iterable, Sequence
+
+    Enough = Callable[[Sequence["Entry"]], bool]
 
 INDEX = ".index"
 _ARRIVALS, _STAMP, _NAMES = "arrivals", "stamp", "names"
@@ -30,6 +32,7 @@ _LIMIT = 512 * 1024 * 1024  # bytes
 _STAMP_LIMIT = 64 * 1024  # bytes
 _BLOCK = 16 * 1024  # bytes read at once from the end
 _FIELDS = 16
+_STEP = 8  # messages; after each so many it is asked whether they are enough
 _FOOT = 100  # bytes, more than the last line of `names` has
 _NAMES_DUE = 256 * 1024  # bytes of lines that are not yet in `names`, at which it is written anew
 
@@ -70,7 +73,7 @@ class Entry:
         self.number = int(number)
         self.size = int(size)
         self.reply_to = int(reply_to)  # 0 for none
-        self.hop = int(hop) if hop.isascii() and hop.isdigit() and len(hop) <= 6 else 0  # 0: begins a chain
+        self.hop = int(hop) if hop and hop.isascii() and hop.isdigit() and len(hop) <= 6 else 0  # 0: begins a chain
         self.is_operators = operator == "yes"
         self.recipients = frontmatter.recipients(self.to)
 
@@ -199,9 +202,12 @@ def _unescaped(text: str) -> str:
     return "\\".join(part.replace("\\t", "\t").replace("\\n", "\n") for part in text.split("\\\\"))
 
 
-def entries_above(folder: disk.Folder, stamp: Stamp, above: int, count: int = 0) -> list[Entry]:
-    """The messages numbered above `above`, or the `count` highest numbered ones; by number.
+def entries_above(
+    folder: disk.Folder, stamp: Stamp, above: int, count: int = 0, is_enough: Enough | None = None
+) -> list[Entry]:
+    """The messages numbered above `above`, at most the `count` highest numbered ones, or as many as are enough.
 
+    By number. `is_enough` is asked now and then with what was found, the latest first.
     ValueError when the index is out of step with its stamp.
     """
     if stamp.top <= above:
@@ -213,13 +219,13 @@ def entries_above(folder: disk.Folder, stamp: Stamp, above: int, count: int = 0)
         while True:
             start = max(0, stamp.size - length)
             text = index.read(_ARRIVALS, _LIMIT, start).decode("utf-8", "replace")
-            found = _found(text.split("\n")[(1 if start else 0) : -1], above, count)
+            found = _found(text.split("\n")[(1 if start else 0) : -1], above, count, is_enough)
             if found is not None or not start:
                 return found or []
             length *= 4
 
 
-def _found(text: list[str], above: int, count: int) -> list[Entry] | None:
+def _found(text: list[str], above: int, count: int, is_enough: Enough | None) -> list[Entry] | None:
     """As `entries_above`, of the last lines of the index; None when earlier ones may hold some, too."""
     found: list[Entry] = []
     before = 0
@@ -230,7 +236,7 @@ def _found(text: list[str], above: int, count: int) -> list[Entry] | None:
         if int(fields[1]) > above:
             if names.message_number(fields[0]) != int(fields[1]):
                 raise ValueError("a line of the index names no message of its number")
-            found.append(Entry([_unescaped(field) for field in fields]))
+            found.append(Entry(fields if "\\" not in one else [_unescaped(field) for field in fields]))
         before = int(fields[2])
         if before <= above:
             break
@@ -238,6 +244,8 @@ def _found(text: list[str], above: int, count: int) -> list[Entry] | None:
             found = sorted(found, key=order)[-count:]
             if before < found[0].number:
                 break
+        elif is_enough and len(found) % _STEP == 0 and is_enough(found) and before < min(found, key=order).number:
+            break
     else:
         if before:
             return None

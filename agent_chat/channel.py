@@ -12,7 +12,7 @@ import os
 from agent_chat import clock, names
 from agent_chat.arrivals import INDEX
 from agent_chat.errors import AgentChatError
-from agent_chat.log import Log
+from agent_chat.log import CURSORS, Log
 from agent_chat.storage import disk
 
 TYPE_CHECKING = False
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     Result = TypeVar("Result")
 
 META = "_meta.json"
+_CURSOR_LIMIT = 64  # bytes
 _MUCH = 50  # messages that nobody has put into the index
 _META_LIMIT = 1024 * 1024  # bytes
 _META_KEYS = ("channel", "members", "topic", "created")
@@ -114,6 +115,26 @@ class Channel:
         if not self.is_only_joined():
             return list(named)
         return [name for name in named if names.is_agent(name) and self.folder.exists(names.session_file(name))]
+
+    def cursor_of(self, agent: str) -> int:
+        """The cursor of `agent` (cursors.py), -1 without one. CURSOR_INVALID, STORAGE_LINK_REFUSED."""
+        try:
+            with self.folder.sub(CURSORS) as folder:
+                data = folder.read(names.cursor_file(agent), _CURSOR_LIMIT)
+        except FileNotFoundError:
+            return -1
+        except AgentChatError as error:
+            if error.code != "STORAGE_TOO_LARGE":
+                raise
+            data = b"?"
+        text = data.decode("ascii", "replace").strip()
+        if not text.isdigit():
+            raise AgentChatError(
+                "CURSOR_INVALID",
+                f"the cursor of {agent} in {self.name!r} is no number: {text[:20]!r}",
+                ("ack", self.name, "--as", agent, "--upto", "0"),
+            )
+        return int(text)
 
     def _policy(self, key: str) -> str:
         """What counts for a key; empty without a policy. POLICY_INVALID."""

@@ -20,6 +20,7 @@ def _system_now() -> int:
 # What micro_stamp and seconds_stamp write, with every digit a 0: told apart first, since thousands of them are read.
 _MICRO_FORM = "0000-00-00T00:00:00.000000"
 _OUR_FORMS = (_MICRO_FORM, _MICRO_FORM[:19])
+_midnight = ("", 0)  # the last date that was read, and its instant: most are of one day
 _ZEROS = dict.fromkeys(range(ord("1"), ord("9") + 1), "0")
 
 now = _system_now  # tests put a frozen clock here; callers say clock.now()
@@ -38,9 +39,16 @@ def micro_stamp(instant: int) -> str:
 
 def parse_stamp(text: str) -> int:
     """An ISO-8601 time with an offset or `Z`, as an instant. ValueError for anything else."""
+    global _midnight
     if text[-6:] == "+00:00" and text[:-6].translate(_ZEROS) in _OUR_FORMS:
-        year, month, day, hour, minute, second = map(int, text[:19].replace("T", "-").replace(":", "-").split("-"))
-        return _instant(text, year, month, day, hour, minute, second) + int(text[20:-6] or 0)
+        date, midnight = _midnight
+        if text[:10] != date:
+            midnight = _instant(text, int(text[:4]), int(text[5:7]), int(text[8:10]), 0, 0, 0)
+            _midnight = text[:10], midnight
+        hour, minute, second = int(text[11:13]), int(text[14:16]), int(text[17:19])
+        if hour > 23 or minute > 59 or second > 59:
+            raise ValueError(f"no such time: {text!r}")
+        return midnight + (hour * 3600 + minute * 60 + second) * SECOND + int(text[20:-6] or 0)
     date, clock_part, offset = text[:10], text[11:], 0
     if text[10:11] not in ("T", "t", " ") or not text.isascii():
         raise ValueError(f"not an ISO-8601 time: {text!r}")

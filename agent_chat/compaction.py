@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agent_chat import change, claims, clock, cursors, events, log, messages, names, path_locks, recovery, tasks
+from agent_chat import change, claims, clock, events, log, messages, names, path_locks, recovery, tasks
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk, records
 
@@ -108,7 +108,7 @@ def check_everything(channel: Channel) -> None:
     channel.look("path", lambda view: _check_locks(channel, view))
     channel.look("turn", lambda view: _check_pending(channel, view))
     for reader in _wrap(channel, _readers, channel):
-        _wrap(channel, cursors.stored, channel, reader)
+        _wrap(channel, channel.cursor_of, reader)
 
 
 def _readers(channel: Channel) -> list[str]:

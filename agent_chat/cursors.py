@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from agent_chat.log import Look, Unreadable
     from agent_chat.storage.oslock import Lock
 
-_CURSOR_LIMIT = 64  # bytes
 INDEX_PATIENCE = 1.0  # seconds; reading never fails for want of the channel's lock
 
 
@@ -127,27 +126,6 @@ def reading(channel: Channel, agent: str, seconds: float = disk.LOCK_PATIENCE) -
             ) from None
 
 
-def stored(channel: Channel, agent: str) -> int:
-    """The cursor of `agent`, -1 without one. CURSOR_INVALID, STORAGE_LINK_REFUSED."""
-    try:
-        with channel.folder.sub(CURSORS) as folder:
-            data = folder.read(names.cursor_file(agent), _CURSOR_LIMIT)
-    except FileNotFoundError:
-        return -1
-    except AgentChatError as error:
-        if error.code != "STORAGE_TOO_LARGE":
-            raise
-        data = b"?"
-    text = data.decode("ascii", "replace").strip()
-    if not text.isdigit():
-        raise AgentChatError(
-            "CURSOR_INVALID",
-            f"the cursor of {agent} in {channel.name!r} is no number: {text[:20]!r}",
-            ("ack", channel.name, "--as", agent, "--upto", "0"),
-        )
-    return int(text)
-
-
 def begin(channel: Channel, agent: str) -> None:
     """Make sure `agent` has a cursor before its look, so that late messages find it; take over an older one.
 
@@ -194,7 +172,7 @@ def look(
     `newest`: look at so many of the newest messages only (0: all), for those who count and do not read.
     """
     here = _noted(channel, agent) if persist else channel.look_at_log()
-    at = stored(channel, agent)
+    at = channel.cursor_of(agent)
     # who has no cursor yet starts with what is not archived
     entries = here.above(max(at, 0), newest, archived=at >= 0)
     unread = Unread(at, here.last)
@@ -223,7 +201,7 @@ def since(
     """What is relevant for `agent` above a number, read or not."""
     here = channel.look_at_log()
     entries = here.above(number)
-    unread = Unread(stored(channel, agent), here.last)
+    unread = Unread(channel.cursor_of(agent), here.last)
     _choose(unread, entries, agent, every_audit, excluded)
     unread.unreadable = [bad for _, bad in sorted(channel.log.unreadable.items()) if bad.number > number]
     return unread
@@ -347,7 +325,7 @@ def acknowledge(channel: Channel, agent: str, upto: int, force: bool = False) ->
     with reading(channel, agent):
         try:
             begin(channel, agent)
-            present = stored(channel, agent)
+            present = channel.cursor_of(agent)
         except AgentChatError as error:
             if error.code != "CURSOR_INVALID":
                 raise

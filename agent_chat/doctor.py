@@ -262,7 +262,7 @@ def _cursors(channel: Channel) -> Iterator[Finding]:
     end = messages.last_number(channel)
     for reader in readers:
         try:
-            at = cursors.stored(channel, reader)
+            at = channel.cursor_of(reader)
         except AgentChatError as error:
             yield of_refusal(error)
             continue

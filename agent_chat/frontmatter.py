@@ -58,6 +58,8 @@ class Message:
 
 def recipients(to: str) -> frozenset[str]:
     """The recipients of a `to:` value in lower case; empty means everyone."""
+    if to == names.EVERYONE:
+        return frozenset()
     found = frozenset(part.strip().lower() for part in to.split(",")) - {""}
     return frozenset() if found & {names.EVERYONE, "*"} else found
 

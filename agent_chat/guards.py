@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 SKEW = 5 * 60 * clock.SECOND
 CUT, RESET = "guard.cut", "guard.reset"
-_COUNTS = (32, 128, 512, 1024)  # messages that are looked at
+_MOST = 1024  # messages that are looked at
+_instants: dict[str, int] = {}  # of the times in them: each is asked for several times, and many are of one second
 _OLDEST = 8  # of them, so that one with a wrong clock misleads nobody
 _CUTS, _VERSION, _CUTS_LIMIT, _BEHIND = "cuts", "1", 1024 * 1024, 24
 
@@ -75,10 +76,13 @@ class Guards:
 
 def _at(entry: Entry, now: int) -> int:
     """When it was posted, at most now; 0, long ago, when that cannot be told."""
-    try:
-        at = clock.parse_stamp(entry.ts)
-    except ValueError:
-        return 0
+    at = _instants.get(entry.ts)
+    if at is None:
+        try:
+            at = clock.parse_stamp(entry.ts)
+        except ValueError:
+            at = 0
+        _instants[entry.ts] = at
     return min(at, now) if at <= now + SKEW else 0
 
 
@@ -91,23 +95,18 @@ def _window(
     channel: Channel, now: int, sender: str, rate: tuple[int, ...] | None, pingpong: tuple[int, ...] | None
 ) -> list[Entry]:
     """The newest messages, as many as the limits need: by number, the newest last."""
-    here = channel.log.look()
-    seconds = max(60, pingpong[1] if pingpong else 0)
-    found: list[Entry] = []
-    for count in _COUNTS:
-        found = here.above(0, count)
-        if len(found) < count or _is_enough(found, now, sender, rate, seconds):
-            break
-    return found
+    low, seconds = sender.lower(), max(60, pingpong[1] if pingpong else 0)
 
+    def is_enough(found: Sequence[Entry]) -> bool:
+        """Whether nothing earlier matters: the oldest are from before, and the sender's bucket was refilled since."""
+        if _at(found[-1], now) >= now - seconds * clock.SECOND:
+            return False
+        own = sum(entry.sender.lower() == low for entry in found)
+        refilled = (rate[0] + own) * rate[1] if rate else 0
+        since = now - max(seconds, refilled) * clock.SECOND
+        return all(_at(entry, now) < since for entry in found[-_OLDEST:])
 
-def _is_enough(found: list[Entry], now: int, sender: str, rate: tuple[int, ...] | None, seconds: int) -> bool:
-    """Whether nothing earlier matters: the oldest are from before, and the sender's bucket was refilled since."""
-    low = sender.lower()
-    own = sum(entry.sender.lower() == low for entry in found)
-    refilled = (rate[0] + own) * rate[1] if rate else 0
-    since = now - max(seconds, refilled) * clock.SECOND
-    return all(_at(entry, now) < since for entry in found[:_OLDEST])
+    return channel.log.look().above(0, _MOST, is_enough=is_enough)
 
 
 # ---- size, repetition, rate -------------------------------------------------------------------------------------
@@ -176,10 +175,8 @@ def _hop(channel: Channel, content: Content, found: list[Entry]) -> int:
 
 def _read_last(channel: Channel, sender: str, found: list[Entry]) -> list[Entry]:
     """The newest message that was delivered to `sender`."""
-    from agent_chat import cursors
-
     try:
-        cursor = cursors.stored(channel, sender)
+        cursor = channel.cursor_of(sender)
     except AgentChatError:
         return []  # a damaged one delivers nothing
     for entry in reversed(found):
@@ -388,7 +385,7 @@ def _remembered(channel: Channel) -> tuple[int, dict[str, Cut]]:
 
 def near(channel: Channel, policy: Policy) -> list[dict[str, object]]:
     """Who has used at least half of a limit: the guard, who, how much of it, and the limit."""
-    now, found = clock.now(), channel.log.look().above(0, _COUNTS[-1])
+    now, found = clock.now(), channel.log.look().above(0, _MOST)
     senders = {entry.sender.lower(): entry.sender for entry in found if _is_talk(entry) and not entry.is_operators}
     near: list[dict[str, object]] = []
 

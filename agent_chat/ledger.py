@@ -126,13 +126,17 @@ def _forget_old(folder: Any, now: int) -> None:
 
 def encode(line: dict[str, str | int]) -> bytes:
     """A JSON line, its keys in the order of FIELDS; without importing json, which half of a post would cost."""
-    try:
-        from _json import encode_basestring as quoted
-    except ImportError:
-        from json.encoder import py_encode_basestring as quoted
     values = ((key, line[key]) for key in FIELDS)
-    text = ", ".join(f'"{key}": {quoted(value) if isinstance(value, str) else value}' for key, value in values)
+    text = ", ".join(f'"{key}": {_quoted(value) if isinstance(value, str) else value}' for key, value in values)
     return f"{{{text}}}\n".encode("utf-8", "replace")
+
+
+def _quoted(text: str) -> str:
+    if text.isascii() and text.isprintable() and '"' not in text and "\\" not in text:
+        return f'"{text}"'  # as nearly all are: not even the C encoder needs to be loaded
+    from agent_chat.storage import records
+
+    return records.quoted(text)
 
 
 def read(channel: Channel, count: int) -> list[dict[str, Any]]:

@@ -33,6 +33,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from agent_chat.arrivals import Enough
+
 NUMBERS, CURSORS = ".numbers", ".cursors"
 SETTLED = 10 * clock.SECOND  # an incomplete file that did not change for this long is named
 SECOND = 1_000_000_000  # ns
@@ -74,41 +76,42 @@ class Look:
         """The newest message's number; 0 when there is none."""
         return self.stamp.top if self._has_archive is False else self._log.archived_last(self.stamp.top)
 
-    def above(self, number: int, count: int = 0, archived: bool = True) -> list[Entry]:
-        """The messages above `number`, or the `count` highest of them; in order. `archived`: the archive's, too."""
-        found = self._sound_above(number, count)
+    def above(self, number: int, count: int = 0, archived: bool = True, is_enough: Enough | None = None) -> list[Entry]:
+        """As arrivals.entries_above, of all that is there; `archived`: of the archive, too."""
+        found = self._sound_above(number, count, is_enough)
         if not archived:
             return found
         self._has_archive = self._log.folder.exists(names.ARCHIVE)  # after the folder was looked at, and not before
         if not self._has_archive:
             return found
-        more = self._log.archived(found[0].number if count and len(found) >= count else number)
+        is_part = found and (len(found) < self.stamp.count if is_enough else 0 < count <= len(found))
+        more = self._log.archived(found[0].number if is_part else number)
         if not more:
             return found
         known = {entry.name for entry in found}
         found = sorted([*found, *(entry for entry in more if entry.name not in known)], key=arrivals.order)
         return found[-count:] if count else found
 
-    def _sound_above(self, number: int, count: int) -> list[Entry]:
+    def _sound_above(self, number: int, count: int, is_enough: Enough | None) -> list[Entry]:
         """As `_above`; where the index moved on meanwhile, this look becomes a later one."""
         for _ in range(_TRIES):
             try:
-                return self._above(number, count)
+                return self._above(number, count, is_enough)
             except (OSError, ValueError):
                 time.sleep(_BETWEEN)
                 self._become(self._log.look())
         arrivals.distrust(self._log.folder)  # it is damaged: it is derived, do without
         self._become(self._log._listing(is_index_sound=False))
-        return self._above(number, count)
+        return self._above(number, count, is_enough)
 
     def _become(self, later: Look) -> None:
         self.indexed, self.stamp = later.indexed, later.stamp
         self.kept, self.new, self.late = later.kept, later.new, later.late
 
-    def _above(self, number: int, count: int) -> list[Entry]:
+    def _above(self, number: int, count: int, is_enough: Enough | None) -> list[Entry]:
         found = [entry for entry in map(arrivals.entry, [*self.kept, *self.new]) if entry.number > number]
         if self.indexed is not None:
-            found += arrivals.entries_above(self._log.folder, self.indexed, number, count)
+            found += arrivals.entries_above(self._log.folder, self.indexed, number, count, is_enough)
         found.sort(key=arrivals.order)
         return found[-count:] if count else found
 

@@ -11,6 +11,7 @@ from agent_chat.errors import AgentChatError
 
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 _SLUG = frozenset(_LETTERS + "0123456789")
+_SLUG_OR_DASH = _SLUG | {"-"}
 _FIRST = _SLUG | frozenset(_LETTERS.upper())
 _REST = _FIRST | frozenset("._-")
 _DEVICES = frozenset(
@@ -97,7 +98,7 @@ def message_number(name: str) -> int:
     number = claimed_number(name)
     if number and name.endswith(".md"):
         rest = name[name.index("-") + 1 : -3]
-        if rest and (_SLUG | {"-"}).issuperset(rest):
+        if rest and _SLUG_OR_DASH.issuperset(rest):
             return number
     return 0
 

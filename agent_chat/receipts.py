@@ -65,7 +65,7 @@ def recipients(channel: Channel, message: Message) -> list[str]:
 
 def _has_passed(channel: Channel, name: str, message: Message, latest: int) -> bool:
     try:
-        at = min(cursors.stored(channel, name), latest)
+        at = min(channel.cursor_of(name), latest)
         return at >= message.number and message.name not in cursors.late_names(channel, name)
     except AgentChatError:
         return False  # a damaged cursor shows nothing

@@ -18,8 +18,8 @@ import sys
 import tempfile
 import time
 
-from growth import Turn, fill, medians, newest
-from run import Bench, Row, Run, Wrong, channel_file, table
+from growth import Turn, fill, newest
+from run import Bench, Row, Run, Wrong, channel_file, compared, table
 
 LIMIT = 1.1
 PLAIN, POLICY, GUARDS = "no policy", "a policy", "guards"
@@ -42,12 +42,9 @@ def guarded(bench: Bench, rounds: int, many: int) -> list[Row]:
                 decide(root, what)
             done = post(bench, root, lasts, SENDERS[turn % len(SENDERS)])
             runs += [done] if turn else []
-    cpu = {what: medians(runs, lambda run: run.cpu) for what, runs in found.items()}
-    wall = {what: medians(runs, lambda run: run.wall) for what, runs in found.items()}
     rows = []
     for what in (POLICY, PLAIN):
-        ratio = cpu[GUARDS] / cpu[what]
-        beside = f"CPU {cpu[GUARDS]:.1f} of {cpu[what]:.1f} ms, wall {wall[GUARDS] / wall[what]:.2f} x"
+        ratio, beside = compared(list(zip(found[what], found[GUARDS])))
         rows.append(Row(f"post with guards, to {what}", f"{ratio:.2f} x", beside, f"{LIMIT} x", ratio <= LIMIT))
     return rows
 

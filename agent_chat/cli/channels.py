@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from agent_chat import channel as channels
-from agent_chat import cursors, log, messages, names
+from agent_chat import log, messages, names
 from agent_chat.cli import output
 from agent_chat.cli.options import Call
 from agent_chat.errors import AgentChatError
@@ -93,7 +93,7 @@ def _roster(call: Call) -> int:
             readers = []
         for agent in channel.listed(readers):
             try:
-                read[agent] = cursors.stored(channel, agent)
+                read[agent] = channel.cursor_of(agent)
             except AgentChatError:
                 read[agent] = None  # `read` and `doctor` name the cure
         so_far = [f"{agent} #{'?' if at is None else at}" for agent, at in read.items()]

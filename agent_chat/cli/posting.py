@@ -66,10 +66,15 @@ def guards(channel: Channel) -> tuple[Gate, ...]:
     """What the policy's limits ask of a post; nothing where it sets none."""
     if channel.policy is None or not channel.policy.is_guarded():
         return ()
-    from agent_chat.cli import operator
     from agent_chat.guards import Guards
 
-    return (Guards(channel.policy, operator.is_person()),)
+    return (Guards(channel.policy, os.isatty(0) and _is_person()),)
+
+
+def _is_person() -> bool:
+    from agent_chat.cli import operator  # for whoever has a terminal
+
+    return operator.is_person()
 
 
 def _post(call: Call, channel: Channel, draft: Draft) -> tuple[int, str, list[str]]:

@@ -122,13 +122,13 @@ def line(record: dict[str, Any]) -> str:
 def _written(item: object, margin: str, sort_keys: bool) -> str:
     """`margin`: what stands before the closing bracket, a line feed and blanks; empty for one line."""
     if isinstance(item, str):
-        return _quoted(item)
+        return quoted(item)
     if item is None or item is True or item is False:
         return {None: "null", True: "true", False: "false"}[item]
     deeper, colon = (margin + "  ", ": ") if margin else ("", ":")
     if isinstance(item, dict):
         items = sorted(item.items()) if sort_keys else item.items()
-        parts = [f"{_quoted(key)}{colon}{_written(one, deeper, sort_keys)}" for key, one in items]
+        parts = [f"{quoted(key)}{colon}{_written(one, deeper, sort_keys)}" for key, one in items]
         return f"{{{deeper}{f',{deeper}'.join(parts)}{margin}}}" if parts else "{}"
     if isinstance(item, (list, tuple)):
         parts = [_written(one, deeper, sort_keys) for one in item]
@@ -140,7 +140,8 @@ def _written(item: object, margin: str, sort_keys: bool) -> str:
     return json.dumps(item)  # a float: no record of ours has one
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """A text in JSON."""
     global _quote
     if _quote is None:
         try:

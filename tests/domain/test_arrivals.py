@@ -219,6 +219,25 @@ def test_every_answer_is_that_of_a_plain_listing_whatever_comes_and_goes(
                 raise AssertionError(f"seed {seed}, {more}: {' '.join(done)}: {error}") from error
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_what_is_read_until_it_is_enough_are_the_highest_numbers_without_a_gap(root: Root, seed: int) -> None:
+    chance = random.Random(seed)
+    numbers = list(range(1, 61))
+    for at in range(0, 60, 5) if seed else ():  # they arrive nearly in order, some late
+        numbers[at : at + 12] = chance.sample(numbers[at : at + 12], len(numbers[at : at + 12]))
+    for number in numbers:
+        root.put(number)
+        with open_channel(root) as channel, channel.writing("git"):
+            channel.log.note()
+    with open_channel(root) as channel:
+        here = channel.log.look()
+        everything = here.above(0)
+        for wanted in (1, 9, 30, 59, 61):
+            found = here.above(0, 1024, is_enough=lambda found, wanted=wanted: len(found) >= wanted)  # type: ignore[misc]
+            assert [one.name for one in found] == [one.name for one in everything[-len(found) :]]
+            assert len(found) >= min(wanted, 60) and (seed or len(found) < wanted + 8)
+
+
 # ---- when the index is believed --------------------------------------------------------------------
 
 
