@@ -233,8 +233,9 @@ def _found(text: list[str], above: int, count: int, is_enough: Enough | None) ->
         fields = one.split("\t")
         if len(fields) != _FIELDS:
             raise ValueError("a line of the index is torn")
-        if int(fields[1]) > above:
-            if names.message_number(fields[0]) != int(fields[1]):
+        number = int(fields[1])
+        if number > above:
+            if names.message_number(fields[0]) != number:
                 raise ValueError("a line of the index names no message of its number")
             found.append(Entry(fields if "\\" not in one else [_unescaped(field) for field in fields]))
         before = int(fields[2])
