@@ -40,6 +40,18 @@ def test_nothing_in_the_root_hides_the_skill_or_fails_the_validation() -> None:
     assert len(skill.splitlines()) < 150 and re.match(r"---\nname: agent-chat\ndescription: .+\n---\n", skill)
 
 
+def test_codex_which_wants_a_folder_of_skills_is_led_to_the_one_there_is() -> None:
+    plugin = manifest(REPOSITORY / ".codex-plugin/plugin.json")
+    assert {key: plugin[key] for key in ("name", "version", "description")} == {
+        key: manifest(PLUGIN / "plugin.json")[key] for key in ("name", "version", "description")
+    }
+    path = REPOSITORY / plugin["skills"] / "agent-chat/SKILL.md"
+    head, _, body = path.read_text("utf-8").partition("---\n\n")
+    skill = REPOSITORY / "SKILL.md"
+    assert skill.read_text("utf-8").startswith(head + "---\n"), "the same name and description"
+    assert f"`{os.path.relpath(skill, path.parent)}`".replace("\\", "/") in body
+
+
 def test_the_commands_that_the_skill_names_are_there() -> None:
     from agent_chat.cli.table import COMMANDS, GROUPS
 

@@ -73,6 +73,7 @@ def test_a_session_hears_of_mail_reads_it_answers_and_respects_a_lock(codex: Cod
     assert codex.session("hello", AGENT_CHAT_NAME="bob") == "answered"
     prompt, read, denied, _ = model.heard("bob")
     notice = f"[agent-chat] bob has unread messages: #c 1 from alice; read: python3 {codex.chat} --root {codex.root}"
+    assert "- agent-chat:agent-chat: Talk to other" in prompt, "the skill"
     assert prompt.count(notice) == 2 and "sqlite or files?" not in prompt
     assert "sqlite or files?" in read and root.cursor("bob") == 2
     assert "a.py is locked by alice until 20" in denied and not (codex.project / "a.py").exists()
