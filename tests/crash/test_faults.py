@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from faults import CHANGES, LOOKS, Child, Fault, at_each_call, copier, die, fail, pause, run, stop
-from support import Root, make_root
+from support import Root, make_root, open_channel
 
 from agent_chat import log
 from agent_chat.storage import disk
@@ -21,7 +21,9 @@ POST = ["post", "c", "--from", "alice", "--title", "t", "--body", "b"]
 def root(tmp_path: Path) -> Root:
     made = make_root(tmp_path)
     made.post()
-    time.sleep(0.03)  # the folder's time is believed, so that each run makes the same calls
+    time.sleep(0.03)
+    with open_channel(made) as channel, channel.writing("alice"):
+        channel.log.note()  # the folder's time is believed from now on, so that each run makes the same calls
     return made
 
 
