@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Benchmark: `post` in a channel with guards against one without, both of 100,000 messages.
+"""Benchmark: `post` in a channel with guards against one without, both of 100,000 messages, in calm and in a burst.
 
     python3 bench/guards.py [--rounds N] [--messages N]
 
-In turns with a channel whose policy says nothing about guards. As bench/run.py: the interpreter it was started with, a
+In turns with a channel whose policy says nothing about guards, and one without a policy. Calm: what was posted is taken
+away again, so that nothing else was said within the limits' five minutes. A burst: it stays, and in the end the guards
+must look at some hundred messages. As bench/run.py: the interpreter it was started with, a
 copy of the code, PYTHON* and AGENT_CHAT_* cleared; exit status 1 when a post did not do its work, a missed limit is
 only shown. Linux and macOS.
 """
@@ -18,8 +20,8 @@ import sys
 import tempfile
 import time
 
-from growth import Turn, fill, newest
-from run import Bench, Row, Run, Wrong, channel_file, compared, table
+from growth import fill
+from run import Bench, Process, Row, Run, Wrong, channel_file, compared, table
 
 LIMIT = 1.1
 PLAIN, POLICY, GUARDS = "no policy", "a policy", "guards"
@@ -30,23 +32,37 @@ SENDERS = [f"agent-{number}" for number in range(20)]  # each posts seldom enoug
 def guarded(bench: Bench, rounds: int, many: int) -> list[Row]:
     """One channel has no policy; the policy of the other is written anew, in place, before each post."""
     roots = {PLAIN: fill(bench, many + 1), POLICY: fill(bench, many)}
-    lasts = {root: newest(root) for root in roots.values()}
+    for root in roots.values():
+        forget(bench, root)
+    return [*measured(bench, roots, rounds, "in calm"), *measured(bench, roots, rounds, "in a burst")]
+
+
+def measured(bench: Bench, roots: dict[str, str], rounds: int, when: str) -> list[Row]:
     found: dict[str, list[Run]] = {what: [] for what in (PLAIN, POLICY, GUARDS)}
-    decide(roots[POLICY], POLICY)
-    for what in (PLAIN, POLICY):
-        post(bench, roots[what], lasts, "alice")
     for turn in range(rounds + 1):
         for what, runs in found.items():
             root = roots.get(what, roots[POLICY])
             if what in SAYS:
                 decide(root, what)
-            done = post(bench, root, lasts, SENDERS[turn % len(SENDERS)])
+            done = post(bench, root, SENDERS[turn % len(SENDERS)], f"{when} {turn} {what}")
             runs += [done] if turn else []
+            if when == "in calm":
+                forget(bench, root)
     rows = []
     for what in (POLICY, PLAIN):
         ratio, beside = compared(list(zip(found[what], found[GUARDS])))
-        rows.append(Row(f"post with guards, to {what}", f"{ratio:.2f} x", beside, f"{LIMIT} x", ratio <= LIMIT))
+        name = f"post with guards {when}, to {what}"
+        rows.append(Row(name, f"{ratio:.2f} x", beside, f"{LIMIT} x", ratio <= LIMIT))
     return rows
+
+
+def forget(bench: Bench, root: str) -> None:
+    """Take away what was posted in this run, and let the index be brought in step with that."""
+    for name in os.listdir(channel_file(root)):
+        if name.endswith("-t.md") and not name.endswith("-alice-t.md"):
+            os.unlink(channel_file(root, name))
+    bench.run(root, "read", "c", "--as", "bob")
+    time.sleep(0.03)  # longer than a tick of the folder's time, as between two commands of an agent
 
 
 def decide(root: str, what: str) -> None:
@@ -54,13 +70,13 @@ def decide(root: str, what: str) -> None:
         file.write(json.dumps(SAYS[what], indent=2) + "\n")
 
 
-def post(bench: Bench, root: str, lasts: dict[str, int], sender: str) -> Run:
-    one = Turn(bench, root, lasts[root])
-    one.last = lasts[root] = lasts[root] + 1
-    words = ("post", "c", "--from", sender, "--title", "t", "--body", f"text {one.last}")
-    one.run("post", f"posted #{one.last} ", *words)
-    time.sleep(0.03)  # longer than a tick of the folder's time, as between two commands of an agent
-    return one.found["post"]
+def post(bench: Bench, root: str, sender: str, text: str) -> Run:
+    done = Process(bench.chat, "--root", root, "post", "c", "--from", sender, "--title", "t", "--body", text).end()
+    file = done.out.partition("-> c/")[2].strip()
+    if done.status or not file or not os.path.exists(channel_file(root, file)):
+        raise Wrong(f"post in {root} did not do its work: {done}")
+    time.sleep(0.03)
+    return done
 
 
 def main() -> int:
