@@ -7,23 +7,28 @@ People edit records in place, so each is stamped by itself: name, size, time of 
 ctime, which no tool can set back; on Windows, where that is the time of creation, mtime. What changed less than 2 s
 ago is not learned: within one tick of the file system's clock it could change again unseen.
 A digest is some printable texts. With it goes a word by which a caller can ask for a part of the digests; what has
-none is in every part. Derived: `.index/<where>` can be deleted at any time. It is replaced whole, so that no lock is
-needed for it; where it cannot be written everything is read anew.
-Format: a line with the version and a checksum; then, for all records in one order and with form feeds between, the
-lines of their stamps, of their words, of their digests. So of thousands that are not asked for only two are compared.
+none is in every part. Derived: both files can be deleted at any time. Each is replaced whole, so that no lock is
+needed for them; where they cannot be written everything is read anew.
+Format, all of it for the records in one order. `.index/<where>`: a line with a checksum of what follows, the version,
+how many there are, the checksum of the other file, the version of the digests; size, time and inode of each, as native
+numbers of 8 bytes; the lines of the names; a form feed; the lines of the words. `.index/<where>.digests`: a line each.
+So of thousands that nobody asks for none is read, and each costs hardly more than its stat.
 """
 
 from __future__ import annotations
 
 import binascii
 import os
+import sys
 import time
 
 from agent_chat.errors import AgentChatError
 from agent_chat.storage import disk
 
 INDEX = ".index"
-_VERSION = "2"
+_DIGESTS = ".digests"  # what the name of their file ends with
+_VERSION = "3"
+_NUMBERS = 24  # bytes of a stamp, less its name
 _LIMIT = 64 * 1024 * 1024  # bytes
 _SETTLED = 2_000_000_000  # ns
 _GONE = 8  # the file is written when more than this part of it is of records that are gone
@@ -32,9 +37,11 @@ _NEW = 250  # or when as much as this part was learned: to read that again costs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Sequence
+    from collections.abc import Callable, Container, Iterator, Sequence
 
     Lines = list[str]
+    Stamp = tuple[int, int, int, str]  # size in bytes, time in ns, inode, name
+    Stamps = tuple[list[int], Lines]  # the numbers of all, one after the other, and the names
 
 
 class Digests:
@@ -44,7 +51,7 @@ class Digests:
     """
 
     __slots__ = (
-        *("_digests", "_folder", "_kept", "_known", "_learned", "_listed"),
+        *("_digests_sum", "_folder", "_kept", "_known", "_learned", "_listed", "_names", "_numbers"),
         *("_unknown", "_version", "_wanted", "_words", "where"),
     )
 
@@ -52,91 +59,113 @@ class Digests:
         self.where = where
         self._version = version
         self._folder = folder
-        self._known, self._words, self._digests = self._read()  # of the same records, in the same order
+        self._digests_sum = ""
+        self._numbers: list[int] = []  # of what is known; of the same records, in the same order:
+        self._names = ""  # lines
+        self._words: Lines = []
+        self._read()
+        self._known: dict[Stamp, int] = {}  # where it lies in these, once that is needed
         self._wanted = self._asked_for(words)
-        self._listed: Lines = []  # the stamps of what is there
+        self._listed: list[Stamps] = []  # what is there
         self._kept = 0  # how many of them are known
-        self._learned: dict[str, tuple[str, str]] = {}  # by stamp: word, digest
-        self._unknown: dict[str, str] = {}  # name -> stamp of what may be learned
+        self._learned: dict[Stamp, tuple[str, str]] = {}  # word, digest
+        self._unknown: dict[str, Stamp] = {}  # by name, of what may be learned
 
-    def _read(self) -> tuple[Lines, Lines, memoryview]:
-        """Stamps, words, and all digests as they lie there: these are megabytes, and often none of them is wanted.
-
-        Of so many bytes each copy costs as much as all that is done with the stamps.
-        """
+    def _read(self) -> None:
+        """What is known, less the digests; nothing when it is of another version, torn or damaged."""
         try:
             with self._folder.sub(INDEX) as index:
                 data = index.read(self.where, _LIMIT)
-            view, stamps_at = memoryview(data), data.index(b"\n") + 1
-            words_at = data.index(b"\f", stamps_at) + 1
-            digests_at = data.index(b"\f", words_at) + 1
-            if data[: stamps_at - 1] == self._head(view[stamps_at:]):
-                stamps = str(view[stamps_at : words_at - 1], "utf-8").split("\n")
-                words = str(view[words_at : digests_at - 1], "utf-8").split("\n")
-                if len(stamps) == len(words) == data.count(b"\n", digests_at) + 1:
-                    return stamps, words, view[digests_at:]
+            view, numbers_at = memoryview(data), data.index(b"\n") + 1
+            said, version, count, digests_sum, of_digests = data[: numbers_at - 1].decode("ascii").split(" ", 4)
+            names_at = numbers_at + _NUMBERS * int(count)
+            if (version, of_digests) == (_VERSION, self._version) and said == _checksum(view[len(said) + 1 :]):
+                self._names, words = str(view[names_at:], "utf-8").split("\f")
+                self._words = words.split("\n")[: int(count)]
+                self._numbers = view[numbers_at:names_at].cast("Q").tolist()
+                self._digests_sum = digests_sum
+        except (OSError, AgentChatError, TypeError, ValueError):
+            pass
+
+    def _asked_for(self, words: Container[str] | None) -> dict[int, str]:
+        """The digests that are wanted, by where they lie."""
+        wanted = [at for at, word in enumerate(self._words) if words is None or not word or word in words]
+        digests = self._digests() if wanted else []
+        return {at: digests[at] for at in wanted} if digests else {}
+
+    def _digests(self) -> Lines:
+        """Of all that is known; without them, when they were not written with the rest, nothing is."""
+        try:
+            with self._folder.sub(INDEX) as index:
+                data = index.read(self.where + _DIGESTS, _LIMIT)
+            lines = data.decode("utf-8").split("\n")
+            if _checksum(data) == self._digests_sum and len(lines) == len(self._words):
+                return lines
         except (OSError, AgentChatError, ValueError):
             pass
-        return [], [], memoryview(b"")  # none, or of another version, torn or damaged
-
-    def _asked_for(self, words: Container[str] | None) -> dict[str, str]:
-        """The digests that are wanted, by stamp."""
-        wanted = [at for at, word in enumerate(self._words) if words is None or not word or word in words]
-        digests = self._lines() if wanted else []
-        return {self._known[at]: digests[at] for at in wanted}
-
-    def _lines(self) -> Lines:
-        return str(self._digests, "utf-8", "replace").split("\n")
+        self._numbers, self._names, self._words = [], "", []
+        return []
 
     def names(self, folder: disk.Folder, is_record: Callable[[str], bool]) -> list[tuple[str, str | None]]:
         """The records in the opened folder by name, each with its digest; None for one that must be read."""
         settled = time.time_ns() - _SETTLED  # by the time before the records are looked at
-        stamps = _stamps(folder)
-        unknown: Lines = []
-        gone: set[str] = set()
-        if stamps != self._known:  # or else nothing changed, not even their order
-            known = set(self._known)
-            unknown = [stamp for stamp in stamps if stamp not in known]
-            gone = known.difference(stamps)
-        self._listed += stamps
-        self._kept += len(self._known) - len(gone)
-        here = self._wanted.keys() - gone
-        found: list[tuple[str, str | None]] = [(_name(stamp), self._wanted[stamp]) for stamp in here]
-        for stamp in unknown:
-            name = _name(stamp)
-            if is_record(name):
+        numbers, listed = _look(folder)
+        self._listed.append((numbers, listed))
+        if numbers == self._numbers and "\n".join(listed) == self._names:  # nothing changed, not even their order
+            self._kept += len(self._words)
+            return sorted((listed[at], digest) for at, digest in self._wanted.items())
+        if not self._known:
+            self._known = {stamp: at for at, stamp in enumerate(_stamps(self._numbers, self._names.split("\n")))}
+        found: list[tuple[str, str | None]] = []
+        for stamp in _stamps(numbers, listed):
+            at, name = self._known.get(stamp), stamp[3]
+            if at is not None:
+                self._kept += 1
+                if at in self._wanted:
+                    found.append((name, self._wanted[at]))
+            elif is_record(name):
                 found.append((name, None))
-                if int(stamp.split(" ", 2)[1]) < settled:
+                if stamp[1] < settled:
                     self._unknown[name] = stamp
         return sorted(found)
 
     def learn(self, name: str, digest: Sequence[str], word: str = "") -> None:
         """What was made of a record that `names` did not know; it comes back with tabs between."""
         stamp = self._unknown.get(name)
-        if stamp and all(map(str.isprintable, (stamp, word, *digest))):
+        if stamp and all(map(str.isprintable, (name, word, *digest))):
             self._learned[stamp] = word, "\t".join(digest)
 
     def save(self, worth: int = 1) -> None:
         """Write what was learned, when it is of so many records, or when too many that are known are gone."""
-        known = len(self._known)
+        known = len(self._words)
         if len(self._learned) < max(worth, known // _NEW) and known - self._kept <= known // _GONE:
             return
-        texts = {**dict(zip(self._known, zip(self._words, self._lines()))), **self._learned}
-        kept = {stamp: (stamp, *texts[stamp]) for stamp in self._listed if stamp in texts}
-        data = "\f".join(map("\n".join, zip(*kept.values()))).encode()
+        digests = self._digests()  # first: it may be that nothing is known
+        texts = dict(zip(_stamps(self._numbers, self._names.split("\n")), zip(self._words, digests)))
+        texts.update(self._learned)
+        listed = (stamp for stamps in self._listed for stamp in _stamps(*stamps))
+        kept = [stamp for stamp in dict.fromkeys(listed) if stamp in texts]
+        lines = "\n".join(texts[stamp][1] for stamp in kept).encode()
+        head = f" {_VERSION} {len(kept)} {_checksum(lines)} {self._version}\n".encode("ascii")
+        names, words = "\n".join(stamp[3] for stamp in kept), "\n".join(texts[stamp][0] for stamp in kept)
         try:
+            numbers = b"".join(number.to_bytes(8, sys.byteorder) for stamp in kept for number in stamp[:3])
+            data = head + numbers + f"{names}\f{words}".encode()
             with self._folder.sub(INDEX, create=True) as index:
-                index.replace(self.where, self._head(data) + b"\n" + data, derived=True)
-        except (OSError, AgentChatError):
-            pass  # read-only media, or no index: everything is read anew next time
-
-    def _head(self, data: bytes | memoryview) -> bytes:
-        return " ".join(filter(None, [_VERSION, f"{binascii.crc32(data):08x}", self._version])).encode()
+                index.replace(self.where + _DIGESTS, lines, derived=True)
+                index.replace(self.where, _checksum(data[1:]).encode("ascii") + data, derived=True)
+        except (OSError, OverflowError, AgentChatError):
+            pass  # read-only media, no index, a time before 1970: everything is read anew next time
 
 
-def _stamps(folder: disk.Folder) -> Lines:
-    """`size time inode name` of everything in the opened folder."""
-    found = []
+def _checksum(data: bytes | memoryview) -> str:
+    return f"{binascii.crc32(data):08x}"
+
+
+def _look(folder: disk.Folder) -> Stamps:
+    """At everything in the opened folder."""
+    numbers: list[int] = []
+    names: Lines = []
     is_windows = disk.WINDOWS
     with os.scandir(folder.path if folder.fd is None else folder.fd) as entries:
         for entry in entries:  # thousands, so that each operation counts
@@ -145,9 +174,11 @@ def _stamps(folder: disk.Folder) -> Lines:
             except OSError:
                 continue  # gone meanwhile
             changed = stat.st_mtime_ns if is_windows else stat.st_ctime_ns
-            found.append(f"{stat.st_size} {changed} {stat.st_ino} {entry.name}")
-    return found
+            numbers += stat.st_size, changed, stat.st_ino
+            names.append(entry.name)
+    return numbers, names
 
 
-def _name(stamp: str) -> str:
-    return stamp.split(" ", 3)[3]
+def _stamps(numbers: list[int], names: Lines) -> Iterator[Stamp]:
+    each = iter(numbers)
+    return zip(each, each, each, names)

@@ -150,13 +150,38 @@ def test_a_digest_that_is_none_is_not_believed(root: Root, forged: str) -> None:
     """With the right checksum: what nobody but this user on this machine could write."""
     lock(root, "src/a")
     warm(root)
-    index = root.folder() / ".index/locks"
-    stamp = index.read_text("utf-8").split("\n")[1].partition("\f")[0]
-    data = f"{stamp}\f\f{forged}".encode()
-    with disk.Folder.open(str(root.folder())) as folder:
-        index.write_bytes(digests.Digests(folder, "locks")._head(data) + b"\n" + data)
+    (root.folder() / ".index/locks").unlink()
+    with disk.Folder.open(str(root.folder())) as folder, folder.sub("locks") as locks:
+        known = digests.Digests(folder, "locks")
+        [(name, _)] = known.names(locks, lambda name: True)
+        known.learn(name, forged.split("\t"))
+        known.save()
+        assert digests.Digests(folder, "locks").names(locks, lambda name: True) == [(name, forged)]
     assert "owner=alice" in root.run("check", "c", "src/a", "--as", "bob").out
     assert root.ok("locks", "c").out.count("owner=alice") == 1
+
+
+def test_digests_that_another_wrote_meanwhile_are_not_believed(root: Root, opened: list[str]) -> None:
+    lock(root, "src/a")
+    warm(root)
+    path = root.folder() / ".index/locks.digests"
+    path.write_bytes(path.read_bytes().replace(b"alice", b"carol"))
+    opened.clear()
+    for opens in (1, 0):
+        assert "owner=alice" in root.run("check", "c", "src/a").out
+        assert len(opened) == opens
+        opened.clear()
+
+
+def test_nothing_is_known_of_a_folder_that_became_empty(root: Root) -> None:
+    lock(root, "src/a")
+    warm(root)
+    root.ok("unlock", "c", "src/a", "--as", "alice")
+    for _ in range(3):
+        assert root.ok("check", "c", "src/a").out == "available\n"
+    lock(root, "src/a", who="bob")
+    warm(root)
+    assert "owner=bob" in root.run("check", "c", "src/a").out
 
 
 def test_a_few_changes_among_many_records_are_read_again_and_not_written(root: Root) -> None:
