@@ -339,9 +339,7 @@ def test_an_existing_link_is_not_touched_either(repository: Repository, root: Ro
 
 
 @pytest.mark.parametrize("what", ["gone", "broken", "no python"])
-def test_a_guard_that_cannot_run_stops_nobody(
-    repository: Repository, root: Root, tmp_path: Path, what: str
-) -> None:
+def test_a_guard_that_cannot_run_stops_nobody(repository: Repository, root: Root, tmp_path: Path, what: str) -> None:
     hook = repository.path / ".git/hooks/pre-commit"
     broken = write(tmp_path / "chat.py", "raise RuntimeError")
     new = {"gone": "/nowhere/chat.py", "broken": str(broken), "no python": CHAT}[what]

@@ -172,9 +172,7 @@ def test_without_a_host_those_that_are_there(home: Home) -> None:
     (home.path / ".config/opencode").mkdir(parents=True)
     found = home.ok("--dry-run", "--json").json
     assert list(found["notes"]) == ["codex", "opencode"] and found["dry_run"] is True
-    assert {file["path"] for file in found["files"]} == {
-        str(home.path / name) for name in (SKILL, SETTINGS["codex"])
-    }
+    assert {file["path"] for file in found["files"]} == {str(home.path / name) for name in (SKILL, SETTINGS["codex"])}
 
 
 def test_an_installed_package_has_no_hooks_and_says_so(home: Home) -> None:

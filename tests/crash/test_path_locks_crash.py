@@ -180,9 +180,7 @@ def pending(template: Root, tmp_path: Path, name: str, phase: str) -> Root:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("whole")
-def test_a_death_inside_recover_pending_repeats_nothing(
-    template: Root, tmp_path: Path, name: str, phase: str
-) -> None:
+def test_a_death_inside_recover_pending_repeats_nothing(template: Root, tmp_path: Path, name: str, phase: str) -> None:
     crashed = pending(template, tmp_path, name, phase)
     made = tmp_path / "made"
     made.mkdir()

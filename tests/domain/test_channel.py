@@ -149,9 +149,7 @@ def test_a_folder_that_is_no_channel_hides_none_of_another_case(root: Root) -> N
     assert root.run("init", "foo").code == "CHANNEL_EXISTS"
 
 
-def test_a_folder_that_may_not_be_looked_into_is_named_by_channels(
-    root: Root, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_folder_that_may_not_be_looked_into_is_named_by_channels(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
     root.ok("init", "shut")
     real_lstat, real_open = os.lstat, os.open
 

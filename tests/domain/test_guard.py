@@ -49,7 +49,7 @@ HEREDOC = f"apply_patch <<'EOF'\n{PATCH}EOF"
         ("Bash", {"command": HEREDOC, "description": "x"}, PATHS),
         ("Bash", {"command": f"  cd sub/dir &&  {HEREDOC}"}, [f"sub/dir/{path}" for path in PATHS]),
         ("Bash", {"command": f"cd '/w/a b' && {HEREDOC}"}, [f"/w/a b/{path}" for path in PATHS]),
-        ("Bash", {"command": f"bash -lc \"{HEREDOC}\""}, PATHS),
+        ("Bash", {"command": f'bash -lc "{HEREDOC}"'}, PATHS),
         ("Bash", {"command": f"cd x && apply_patch <<E\n{PATCH.replace('new.py', '/w/new.py')}E"}, None),
         ("Bash", {"command": f"cat > notes <<'EOF'\n{PATCH}EOF"}, []),
         ("Bash", {"command": "rm -rf src; echo > a.py"}, []),

@@ -28,7 +28,7 @@ FILES = [
     '{\n\t"a": {\n\t\t"b": [1]\n\t}\n}',
     '{\r\n  "a": 1\r\n}\r\n',
     '\ufeff{\n  "a": 1 // one\n}\n',
-    '{ // only a comment\n}\n',
+    "{ // only a comment\n}\n",
     COMMENTED,
 ]
 VALUE = {"source": {"path": "/a b/ü"}, "n": [1, "x"]}

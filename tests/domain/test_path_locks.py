@@ -172,9 +172,7 @@ def test_renewing_keeps_everything_but_the_expiry(root: Root) -> None:
     after = root.ok("renew-lock", "c", "a", "--as", "alice", *DAY, "--json", **QUICK).json["lock"]
     assert after["expires_at"] > before["expires_at"] and after["updated_at"] > before["updated_at"]
     changed = {"expires_at", "updated_at"}
-    assert {k: v for k, v in after.items() if k not in changed} == {
-        k: v for k, v in before.items() if k not in changed
-    }
+    assert {k: v for k, v in after.items() if k not in changed} == {k: v for k, v in before.items() if k not in changed}
     shorter = root.ok("renew-lock", "c", "a", "--as", "alice", "--ttl", "1", "--json", **QUICK).json["lock"]
     assert shorter["expires_at"] < after["expires_at"]
     assert_audited(root)

@@ -284,9 +284,7 @@ def test_the_shell_of_the_host_gets_name_root_and_channels(host: Host, root: Roo
         "CLAUDE_PLUGIN_OPTION_AGENT_CHAT_ROOT": str(place),
         "CLAUDE_PLUGIN_OPTION_AGENT_CHAT_CHANNELS": "c",
     }
-    host.run(
-        "session_inbox", CLAUDE_ENV_FILE=str(path), AGENT_CHAT_NAME=None, AGENT_CHAT_ROOT=None, **options
-    )
+    host.run("session_inbox", CLAUDE_ENV_FILE=str(path), AGENT_CHAT_NAME=None, AGENT_CHAT_ROOT=None, **options)
     if sys.platform != "win32":
         shell = '. "$1"; printf "%s|" "$OTHER" "$AGENT_CHAT_NAME" "$AGENT_CHAT_ROOT" "$AGENT_CHAT_CHANNELS"'
         done = subprocess.run(["/bin/sh", "-c", shell, "sh", str(path)], capture_output=True, check=True)

@@ -28,6 +28,8 @@ if sys.platform != "win32":
 
 READY = "state=idle:app=codex"  # what it tells the terminal
 QUICK = {"AGENT_CHAT_FSYNC": "0"}
+
+
 @pytest.fixture
 def codex(tmp_path: Path, model: Model, plugin: Path) -> Codex:
     return Codex(BINARY, tmp_path, model, plugin)
