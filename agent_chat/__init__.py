@@ -4,4 +4,5 @@ import gc
 
 __version__ = "1.0.0"
 
-gc.set_threshold(100_000)  # most commands are over before a collection has paid for itself
+# Most commands are over before a collection has paid for itself, and loading them is most of what they make.
+gc.set_threshold(100_000)

@@ -37,12 +37,13 @@ _FOOT = 100  # bytes, more than the last line of `names` has
 _NAMES_DUE = 256 * 1024  # bytes of lines that are not yet in `names`, at which it is written anew
 
 
-TICK, _COARSE_TICK, _SECOND = 20_000_000, 2_000_000_000, 1_000_000_000  # ns
+SECOND = 1_000_000_000  # ns
+TICK, _COARSE_TICK = SECOND // 50, 2 * SECOND
 
 
 def tick(changed: int) -> int:
     """How long (ns) something may come to a folder without giving it another time than this one."""
-    return TICK if changed % _SECOND else _COARSE_TICK
+    return TICK if changed % SECOND else _COARSE_TICK
 
 
 class Entry:

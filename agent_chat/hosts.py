@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 FOLDER = ".hosts"
 _SUBAGENTS = ".subagents"
 HERE, AWAY = "here", "away"
+_STARTTIME = 20  # where _stat gives field 22 of proc(5), which tells a process from an earlier one of its number
 _KEPT = 30 * 24 * 3600 * clock.SECOND  # microseconds; then a session is forgotten
 _FILE_LIMIT = 64 * 1024  # bytes
 _MANY = 2000  # files that are looked at when there is no session id to go by
@@ -106,7 +107,7 @@ def root_of(environment: Mapping[str, str]) -> str:
 
 def is_shared(environment: Mapping[str, str]) -> bool:
     """Whether Codex's background server runs this: one process, with the environment of whoever started it, for all
-    sessions of a home. Codex tells of it by the folder of its programs alone."""
+    sessions of a home. Codex (0.171.0) tells of it by the folder of its programs alone."""
     return "/app-server-daemon/" in environment.get("PATH", "").replace("\\", "/") and "CLAUDECODE" not in environment
 
 
@@ -151,11 +152,12 @@ def started(pid: str) -> str:
             return ""
         return "-".join(done.stdout.decode("ascii", "replace").split())
     fields = _stat(pid)
-    return fields[20] if len(fields) > 20 and fields[1] != "Z" else ""
+    return fields[_STARTTIME] if len(fields) > _STARTTIME and fields[1] != "Z" else ""
 
 
 def _stat(pid: str) -> list[str]:
-    """The name of a process, its state, its parent, and so on; nothing when it is gone, or without /proc."""
+    """Name, state, parent and so on of a process, as proc(5) says from its 2nd field on; nothing when it is gone, or
+    without /proc."""
     try:
         fd = os.open(f"/proc/{int(pid)}/stat", os.O_RDONLY)
     except OSError:

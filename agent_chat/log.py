@@ -37,8 +37,7 @@ if TYPE_CHECKING:
 
 NUMBERS, CURSORS = ".numbers", ".cursors"
 SETTLED = 10 * clock.SECOND  # an incomplete file that did not change for this long is named
-SECOND = 1_000_000_000  # ns
-LISTING_DUE = 60 * SECOND  # ns
+LISTING_DUE = 60 * arrivals.SECOND
 CHEAP = 5000  # messages whose names are listed in a fraction of the interpreter's start
 _TRIES, _BETWEEN = 3, 0.003  # looks, seconds: a poster adds a line and then its stamp, which is no damage
 _WATCHED = 50  # incomplete files that are watched one by one
@@ -77,7 +76,8 @@ class Look:
         return self.stamp.top if self._has_archive is False else self._log.archived_last(self.stamp.top)
 
     def above(self, number: int, count: int = 0, archived: bool = True, is_enough: Enough | None = None) -> list[Entry]:
-        """As arrivals.entries_above, of all that is there; `archived`: of the archive, too."""
+        """The messages above `number` by their number, the newest `count` of them or all; `archived`: of the archive,
+        too. With `is_enough`, as arrivals.entries_above, older ones may be missing."""
         found = self._sound_above(number, count, is_enough)
         if not archived:
             return found
@@ -191,7 +191,7 @@ class Log:
         changed, now = self.folder.stamp()[0], self._now()
         tick = 0 if self.looks_again and stamp.time == changed else arrivals.tick(changed)
         if 0 <= now - changed < tick == arrivals.TICK and stamp.count > CHEAP:
-            time.sleep(tick / SECOND)  # less than a listing would take, and a listing now would not settle it
+            time.sleep(tick / arrivals.SECOND)  # less than a listing would take, and a listing now would not settle it
             changed, now = self.folder.stamp()[0], now + tick
         is_due = now - stamp.listed > LISTING_DUE and (stamp.listed_time != changed or stamp.count <= CHEAP)
         return stamp.time == changed and now - changed >= tick and now >= stamp.listed and not is_due

@@ -24,12 +24,12 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 
-from run import Bench, Row, Wrong, channel_file, environment, table
+from run import STAT_EACH, Bench, Row, Wrong, channel_file, environment, table
 
 SIZES = FEW, MANY, MOST = 10, 1000, 5000
 SETTLED = 2.1  # seconds: of a younger record nothing is remembered
 LIMIT, STAT_LIMIT, LIST_LIMIT = 1.5, 1.0, 1.3
-STAT_EACH = "import os, sys\nfor entry in os.scandir(sys.argv[1]):\n    os.lstat(entry.path)"
+STATS = "a stat each"
 STAMP = "2026-01-01T00:00:00"
 
 Measured = tuple[float, float]  # seconds: wall, CPU
@@ -74,7 +74,7 @@ def measure(words: Sequence[str], check: Callable[[str], bool]) -> Measured:
 
 
 def turn_of(bench: Bench, roots: Sequence[str], turn: int) -> dict[str, list[Measured]]:
-    """Each command in each root: {command: [few, many, most]}; `a stat each` is bare Python."""
+    """Each command in each root: {command: [few, many, most]}; STATS is bare Python."""
     found: dict[str, list[Measured]] = {}
     name = f"T-{2 * (turn % 5) + 1:04d}"
     for root, count in zip(roots, SIZES):
@@ -97,7 +97,7 @@ def turn_of(bench: Bench, roots: Sequence[str], turn: int) -> dict[str, list[Mea
             done = measure([bench.chat, "--root", root, "task", *words], check)
             found.setdefault(command, []).append(done)
         stats = measure(["-c", STAT_EACH, channel_file(root, "tasks")], lambda text: text == "")
-        found.setdefault("a stat each", []).append(stats)
+        found.setdefault(STATS, []).append(stats)
     return found
 
 
@@ -110,9 +110,11 @@ def tasks(bench: Bench, rounds: int) -> list[Row]:
     def median(command: str, at: int, kind: int = 1) -> float:
         return 1000 * statistics.median(turn[command][at][kind] for turn in turns)
 
-    stats = median("a stat each", 2) - median("a stat each", 0)
+    stats = median(STATS, 2) - median(STATS, 0)
     rows = []
-    for command in list(turns[0])[:-1]:
+    for command in turns[0]:
+        if command == STATS:
+            continue
         few, many, most = (median(command, at) for at in range(3))
         walls = f"wall {median(command, 1, 0):.0f} of {median(command, 0, 0):.0f} ms"
         ratio = statistics.median(turn[command][1][1] / turn[command][0][1] for turn in turns)

@@ -45,7 +45,7 @@ def _git(*words: str, cwd: str | None = None) -> str:
 
 def _pre_commit(call: Call) -> int:
     """Allowed, with what is not sure in one line; or PATH_LOCK_CONFLICT. A person's commit is only warned."""
-    agent = call.text("agent") or ("" if hosts.is_shared(os.environ) else os.environ.get("AGENT_CHAT_NAME", ""))
+    agent = call.text("agent") or hosts.told_name(os.environ)
     if os.environ.get(BYPASS, "").lower() == "off":
         output.note(f"agent-chat: {BYPASS}=off: this commit was not checked against path locks")
         return _allow(call, guard.Verdict(agent))
