@@ -64,7 +64,7 @@ class Digests:
         self._names = ""  # lines
         self._words: Lines = []
         self._read()
-        self._known: dict[Stamp, int] = {}  # where it lies in these, once that is needed
+        self._known: list[Stamp] = []  # the same, once that is needed
         self._wanted = self._asked_for(words)
         self._listed: list[Stamps] = []  # what is there
         self._kept = 0  # how many of them are known
@@ -115,17 +115,17 @@ class Digests:
             self._kept += len(self._words)
             return sorted((listed[at], digest) for at, digest in self._wanted.items())
         if not self._known:
-            self._known = {stamp: at for at, stamp in enumerate(_stamps(self._numbers, self._names.split("\n")))}
-        found: list[tuple[str, str | None]] = []
-        for stamp in _stamps(numbers, listed):
-            at, name = self._known.get(stamp), stamp[3]
-            if at is not None:
-                self._kept += 1
-                if at in self._wanted:
-                    found.append((name, self._wanted[at]))
-            elif is_record(name):
+            self._known = list(_stamps(self._numbers, self._names.split("\n")))
+        here = set(_stamps(numbers, listed))
+        unknown = here.difference(self._known)
+        self._kept += len(here) - len(unknown)
+        wanted = ((self._known[at], digest) for at, digest in self._wanted.items())
+        found: list[tuple[str, str | None]] = [(stamp[3], digest) for stamp, digest in wanted if stamp in here]
+        for stamp in unknown:
+            _, changed, _, name = stamp
+            if is_record(name):
                 found.append((name, None))
-                if stamp[1] < settled:
+                if 0 <= changed < settled:
                     self._unknown[name] = stamp
         return sorted(found)
 
@@ -147,15 +147,15 @@ class Digests:
         kept = [stamp for stamp in dict.fromkeys(listed) if stamp in texts]
         lines = "\n".join(texts[stamp][1] for stamp in kept).encode()
         head = f" {_VERSION} {len(kept)} {_checksum(lines)} {self._version}\n".encode("ascii")
+        numbers = b"".join(number.to_bytes(8, sys.byteorder) for stamp in kept for number in stamp[:3])
         names, words = "\n".join(stamp[3] for stamp in kept), "\n".join(texts[stamp][0] for stamp in kept)
+        data = head + numbers + f"{names}\f{words}".encode()
         try:
-            numbers = b"".join(number.to_bytes(8, sys.byteorder) for stamp in kept for number in stamp[:3])
-            data = head + numbers + f"{names}\f{words}".encode()
             with self._folder.sub(INDEX, create=True) as index:
                 index.replace(self.where + _DIGESTS, lines, derived=True)
                 index.replace(self.where, _checksum(data[1:]).encode("ascii") + data, derived=True)
-        except (OSError, OverflowError, AgentChatError):
-            pass  # read-only media, no index, a time before 1970: everything is read anew next time
+        except (OSError, AgentChatError):
+            pass  # read-only media, or no index: everything is read anew next time
 
 
 def _checksum(data: bytes | memoryview) -> str:
