@@ -87,7 +87,7 @@ def _until_resting(call: Call, channel: Channel, agent: Agent, deadline: float) 
     """The agent once it rests or has written, whether it does, and whether nobody is left to hear of it."""
     is_free = sys.platform == "win32"
     ended = reading.never if is_free else reading.parent_is_gone(os.getppid())
-    watcher, before = watch.Watch([channel.folder.stamp]), agents.last_number(agent)
+    watcher, before = watch.Watch([watch.time_of(channel.folder)]), agents.last_number(agent)
     while True:
         watcher.arm()
         call.admit(channel)  # a person may have turned it off meanwhile

@@ -230,7 +230,7 @@ class Vigil:
         self._ended = ended
         from agent_chat.storage import watch
 
-        self._watch = watch.Watch([channel.folder.stamp for channel in opened], interval)
+        self._watch = watch.Watch([watch.time_of(channel.folder) for channel in opened], interval)
         self._present: Announced | None = None
         self.busy: AgentChatError | None = None  # of the last look: another reading of this agent
 

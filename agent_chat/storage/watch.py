@@ -16,11 +16,14 @@ polling must be right anyway.
 
 from __future__ import annotations
 
+import os
 import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
+
+    from agent_chat.storage.disk import Folder
 
 FIRST_PAUSE, LATER_PAUSE, FIRST_PHASE = 0.02, 0.05, 1.0  # seconds
 BATCH = 0.5  # seconds of polling between two looks at the clock and the parent
@@ -28,6 +31,14 @@ TICK = 0.03  # seconds after which a change in the same tick of the folder's clo
 FULL_LOOK, SELDOM_LOOK = 2.0, 60.0  # seconds
 RESTLESS_LOOK = 0.2  # seconds, while a file there is not whole: writing to it moves no folder time
 _SHARE, _SELDOM_SHARE = 50, 2000
+
+
+def time_of(folder: Folder) -> Callable[[], int]:
+    """For `Watch`: asks for the time of an open folder, in ns, by one fstat(2) or stat(2) and hardly anything else."""
+    fstat, fd, path = os.fstat, folder.fd, folder.path
+    if fd is None:
+        return lambda: os.stat(path).st_mtime_ns
+    return lambda: fstat(fd).st_mtime_ns
 
 
 class Watch:

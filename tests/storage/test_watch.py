@@ -204,7 +204,7 @@ def test_polling_is_slower_after_the_first_second(fake: Time) -> None:
 
 def test_a_real_folder_wakes_a_real_watch(tmp_path: Path) -> None:
     with disk.Folder.open(str(tmp_path)) as folder:
-        watcher = watch.Watch([folder.stamp])
+        watcher = watch.Watch([watch.time_of(folder)])
         watcher.arm()
         watcher.sleep(time.monotonic() + 5, False, never)
         watcher.arm()
