@@ -57,7 +57,7 @@ class View:
 
     def read_all(self, folder: str, digests: Digests | None = None) -> list[tuple[str, Content]]:
         """Path and bytes (or the digest of an unchanged one) of every record in a folder, or why it cannot be read."""
-        return _with(self._images, folder, journal.read_all(self._folder, folder, digests))
+        return _with(self._images, folder, journal.read_all(self._folder, folder, digests), digests)
 
     def names(self, folder: str) -> list[str]:
         """The records in a folder, sorted by name; dot files are none."""
@@ -69,11 +69,13 @@ class View:
 
 
 def _with(
-    known: Mapping[str, bytes | None], folder: str, found: list[tuple[str, Content]]
+    known: Mapping[str, bytes | None], folder: str, found: list[tuple[str, Content]], digests: Digests | None
 ) -> list[tuple[str, Content]]:
     """What was found, but the records that are `known` as they are known."""
     if not known:
         return found
+    if digests:  # the stamps are of what lies there, these bytes are of before or after it
+        digests.pass_over(path.rpartition("/")[2] for path in known if path.startswith(folder + "/"))
     more: list[tuple[str, Content]] = [
         (path, data) for path, data in known.items() if data is not None and path.startswith(folder + "/")
     ]
@@ -201,7 +203,7 @@ class Change:
 
     def read_all(self, folder: str, digests: Digests | None = None) -> list[tuple[str, Content]]:
         """As View.read_all; what was read before stays."""
-        found = _with(self._before, folder, journal.read_all(self.channel.folder, folder, digests))
+        found = _with(self._before, folder, journal.read_all(self.channel.folder, folder, digests), digests)
         self._before.update((path, data) for path, data in found if isinstance(data, bytes))
         return found
 

@@ -2,7 +2,8 @@
 
 For: commands that must know something of every record in a folder. Calling sequence: `Digests(folder, where)`,
 `journal.read_all(..., digests)`, which gives the digest of a record instead of its bytes where that is known;
-`learn` for each whose bytes came and that is sound; `save`.
+`learn` for each whose bytes came and that is sound; `save`. Whoever takes other bytes for a record than those in its
+file, as of a journal, tells it to `pass_over` that one.
 People edit records in place, so each is stamped by itself: name, size, time of its last change, inode. The time is
 ctime, which no tool can set back; on Windows, where that is the time of creation, mtime. What changed less than 2 s
 ago is not learned: within one tick of the file system's clock it could change again unseen.
@@ -37,7 +38,7 @@ _NEW = 250  # or when as much as this part was learned: to read that again costs
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Container, Iterator, Sequence
+    from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 
     Lines = list[str]
     Stamp = tuple[int, int, int, str]  # size in bytes, time in ns, inode, name
@@ -128,6 +129,11 @@ class Digests:
                 if 0 <= changed < settled:
                     self._unknown[name] = stamp
         return sorted(found)
+
+    def pass_over(self, names: Iterable[str]) -> None:
+        """Learn nothing of these: what the caller takes for their bytes is not what `names` looked at."""
+        for name in names:
+            self._unknown.pop(name, None)
 
     def learn(self, name: str, digest: Sequence[str], word: str = "") -> None:
         """What was made of a record that `names` did not know; it comes back with tabs between."""

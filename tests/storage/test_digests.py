@@ -10,12 +10,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from board import QUICK, do, make
-from locked import lock, make_workspace
+from board import QUICK, do, edit, make
+from locked import lock, lock_expired, make_workspace
 from support import Result, Root, make_root, open_channel
 
-from agent_chat import task_audit, tasks
-from agent_chat.change import View
+from agent_chat import guard, task_audit, tasks
+from agent_chat.change import Change, View
+from agent_chat.log import Log
 from agent_chat.storage import digests, disk
 
 TICK = 0.01  # seconds, longer than one of the file system's clock
@@ -117,6 +118,43 @@ def test_what_changed_just_now_is_not_learned(root: Root, opened: list[str], mon
     opened.clear()
     root.run("check", "c", "src/a")
     assert len(opened) == 1
+
+
+def test_what_a_journal_says_of_a_record_is_not_learned(root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The file holds what comes after the change already, and goes on holding it with the same stamp."""
+    lock_expired(root, "src/a")
+    publish = Log.publish
+
+    def publish_after_a_look(log: Log, name: str, data: bytes) -> None:
+        time.sleep(TICK)
+        [doubt] = guard.judge(str(root.path), (), "carol", ["src/a"], None, os.getcwd()).doubts
+        assert doubt.details["owner"] == "alice", "as before, until it is published"
+        publish(log, name, data)
+
+    monkeypatch.setattr(Log, "publish", publish_after_a_look)
+    root.ok("recover", "c", "src/a", "--as", "bob", "--reason", "r")
+    assert "owner=bob" in root.ok("locks", "c").out
+    root.refused("PATH_LOCK_CONFLICT", "lock", "c", "src/a", "--as", "carol")
+
+
+def test_a_record_that_changed_since_a_change_read_it_is_not_learned(
+    root: Root, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make(root, "T-1", "--owner", "carol")
+    make(root, "T-2", "--depends-on", "T-1")
+    make(root, "T-3")
+    waiters = task_audit.waiters
+
+    def edited_meanwhile(change: Change, task: tasks.Task) -> list[tasks.Task]:
+        if task.id == "T-2":
+            edit(root, "tasks/T-1.json", depends_on=["T-3"])
+            time.sleep(TICK)
+        return waiters(change, task)
+
+    monkeypatch.setattr(task_audit, "waiters", edited_meanwhile)
+    do(root, "update", "T-2", "bob", "--title", "x")
+    do(root, "update", "T-3", "bob", "--title", "x")
+    assert "carol" in root.messages()[-1].header["concerns"].split(",")
 
 
 def test_a_channel_that_was_renamed_has_locks_of_another_channel(root: Root) -> None:
