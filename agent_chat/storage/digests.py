@@ -79,12 +79,14 @@ class Digests:
                 data = index.read(self.where, _LIMIT)
             view, numbers_at = memoryview(data), data.index(b"\n") + 1
             said, version, count, digests_sum, of_digests = data[: numbers_at - 1].decode("ascii").split(" ", 4)
-            names_at = numbers_at + _NUMBERS * int(count)
+            of_records = int(count)
+            names_at = numbers_at + _NUMBERS * of_records
             if (version, of_digests) == (_VERSION, self._version) and said == _checksum(view[len(said) + 1 :]):
-                self._names, words = str(view[names_at:], "utf-8").split("\f")
-                self._words = words.split("\n")[: int(count)]
-                self._numbers = view[numbers_at:names_at].cast("Q").tolist()
-                self._digests_sum = digests_sum
+                names, words = str(view[names_at:], "utf-8").split("\f")
+                lines = words.split("\n")[:of_records]
+                if len(lines) == of_records and names.count("\n") == max(of_records, 1) - 1:
+                    self._numbers = view[numbers_at:names_at].cast("Q").tolist()
+                    self._names, self._words, self._digests_sum = names, lines, digests_sum
         except (OSError, AgentChatError, TypeError, ValueError):
             pass
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import binascii
 import json
 import os
 import random
@@ -197,6 +198,24 @@ def test_a_digest_that_is_none_is_not_believed(root: Root, forged: str) -> None:
         assert digests.Digests(folder, "locks").names(locks, lambda name: True) == [(name, forged)]
     assert "owner=alice" in root.run("check", "c", "src/a", "--as", "bob").out
     assert root.ok("locks", "c").out.count("owner=alice") == 1
+
+
+@pytest.mark.parametrize("names, words", [(-1, 0), (0, -1), (-1, -1), (1, 0)])
+def test_an_index_of_another_number_of_names_or_words_than_it_says_is_not_believed(
+    root: Root, names: int, words: int
+) -> None:
+    """With the right checksums: what anybody may put into a folder that others are to open."""
+    lock(root, "src/a", "docs")
+    lock(root, "src/b", "lib")
+    warm(root)
+    path = root.folder() / ".index/locks"
+    head, rest = path.read_bytes().split(b" ", 1)[1].split(b"\n", 1)
+    listed = [part.split("\n") for part in rest[48:].decode().split("\f")]
+    texts = ["\n".join((lines * 2)[: 2 + more]) for lines, more in zip(listed, (names, words))]
+    forged = head + b"\n" + rest[:48] + "\f".join(texts).encode()
+    path.write_bytes(b"%08x " % binascii.crc32(forged) + forged)
+    assert root.ok("locks", "c").out.count("owner=alice") == 2
+    root.refused("PATH_LOCK_CONFLICT", "lock", "c", "src/b", "--as", "bob")
 
 
 def test_digests_that_another_wrote_meanwhile_are_not_believed(root: Root, opened: list[str]) -> None:
