@@ -104,7 +104,7 @@ def _window(
         own = sum(entry.sender.lower() == low for entry in found)
         refilled = (rate[0] + own) * rate[1] if rate else 0
         since = now - max(seconds, refilled) * clock.SECOND
-        return all(_at(entry, now) < since for entry in found[-_OLDEST:])
+        return all(0 < _at(entry, now) < since for entry in found[-_OLDEST:])  # 0: nobody knows when
 
     return channel.log.look().above(0, _MOST, is_enough=is_enough)
 

@@ -175,6 +175,15 @@ def test_a_clock_that_jumps_back_closes_no_bucket_for_ever(root: Root, now: Froz
     assert [post(root).status for _ in range(2)] == [0, 2]
 
 
+def test_the_clock_of_another_that_is_ahead_opens_no_bucket(root: Root, now: FrozenClock) -> None:
+    only(root, guard_rate="20/60")
+    assert [post(root).status for _ in range(20)] == [0] * 20
+    now.pass_seconds(600)
+    assert [post(root, "bob").status for _ in range(16)] == [0] * 16
+    now.pass_seconds(-600)
+    assert post(root).code == "GUARD_RATE"
+
+
 def test_many_processes_of_a_sender_share_its_bucket(root: Root) -> None:
     only(root, guard_rate="3/1000")
     words = ["post", "c", "--from", "alice", "--title", "t", "--body"]
